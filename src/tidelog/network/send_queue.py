@@ -1,16 +1,19 @@
 """What a connection has still to send: bytes, and slices of files.
 
-A `Connection` puts chunks in and calls `send` when the socket has room. Bytes and small slices that follow one another
-leave in one call: reading a slice of up to 256 KiB into a buffer that is used again and again, and so stays in the
-processor's cache, costs both sides of the socket less than `sendfile` with the calls it needs around it. A short reply
-that finds the queue empty need not even be queued: `send_at_once` gathers it in that buffer. Larger slices
-leave by `sendfile` and never pass through this process; a few bytes that follow one are corked, so that they leave with
-the last of it instead of alone. So does what is left of a slice when the socket is full, so that a peer that is slow to
-read has nothing held in memory for it, and its slices are not read again and again.
+A `Connection` puts chunks in and calls `send` when the socket has room. Bytes and short slices that follow one another
+leave in one call: the slices are read into a buffer that is used again and again. A short reply that finds the queue
+empty need not even be queued: `send_at_once` gathers it in that buffer.
+
+Longer slices leave by `sendfile`, and only whole pages of them: the system sends 16 pages with each of its steps, which
+fill a segment of 64 KiB if the first of them is whole. What lies before the first page border is read and leaves with
+the bytes before the slice, what lies behind the last with those that follow, corked, so that neither leaves alone. What
+is left of a slice when the socket is full goes by `sendfile`, too: a peer that is slow to read has nothing held in
+memory for it, and its slices are not read again and again.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import socket
 from collections import deque
@@ -22,8 +25,16 @@ from tidelog.network.transport import Transport
 SEND_BYTES_PER_TURN: Final = 4 << 20
 """What one connection may send before the others get their turn."""
 
+COPIED_BYTES_MAX: Final = 32 << 10
+"""Slices up to this size are read and sent with what is around them, by one call; `sendfile` needs several.
+
+Two copies cost less than those calls up to about 16 KiB, and twice as much at 256 KiB. A transport that is not plain
+copies in any case: all that fits the buffer is read for it.
+"""
+
 _MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 _CHUNKS_PER_CALL_MAX: Final = 512
+_PAGE_BYTES: Final = mmap.PAGESIZE
 _preadv: Final = os.preadv
 
 
@@ -41,9 +52,9 @@ Chunk = bytes | FileChunk
 
 
 class SendQueue:
-    """Chunks in order, and how much of the first is sent. Small slices are read into `scratch`, which is shared."""
+    """Chunks in order, and how much of the first is sent. Short slices are read into `scratch`, which is shared."""
 
-    __slots__ = ("_is_corked", "_scratch", "_sendmsg", "_sent", "_transport", "chunks")
+    __slots__ = ("_copied_max", "_is_corked", "_scratch", "_sendmsg", "_sent", "_transport", "chunks")
 
     def __init__(self, transport: Transport, scratch: memoryview) -> None:
         self.chunks: deque[Chunk] = deque()
@@ -51,20 +62,21 @@ class SendQueue:
         self._transport = transport
         self._sendmsg = transport.sendmsg
         self._scratch = scratch
+        self._copied_max = min(COPIED_BYTES_MAX, len(scratch)) if transport.is_plain else len(scratch)
         self._sent = 0
         self._is_corked = False
 
     def send_at_once(self, reply: Sequence[Chunk]) -> tuple[int, int]:
         """Send a short reply, while nothing is queued, with one call: its size, and how many bytes of it were sent.
 
-        Both are 0 for one that does not fit the scratch buffer. Raises OSError as `send` of a socket does.
+        Both are 0 for one that is not short. Raises OSError as `send` of a socket does.
         """
         scratch = self._scratch
         size = 0
         for chunk in reply:
             start = size
             size += len(chunk)
-            if size > len(scratch):
+            if size > self._copied_max:
                 return 0, 0
             if chunk.__class__ is bytes:
                 scratch[start:size] = chunk
@@ -74,11 +86,8 @@ class SendQueue:
 
     def put_rest(self, reply: Iterable[Chunk], sent: int) -> None:
         """Queue chunks whose first `sent` bytes have left already."""
-        chunks = self.chunks
-        chunks.extend(reply)
-        while chunks and sent >= len(chunks[0]):
-            sent -= len(chunks.popleft())
-        self._sent = sent
+        self.chunks.extend(reply)
+        self._drop(sent)
 
     def clear(self) -> None:
         """Forget everything: the connection is closed."""
@@ -90,8 +99,8 @@ class SendQueue:
         budget = SEND_BYTES_PER_TURN
         try:
             while chunks and budget > 0:
-                run = self._next_run()
-                sent = self._send_run(run) if run else self._send_file()
+                run, is_all = self._next_run()
+                sent = self._send_run(run, is_all) if run else self._send_file()
                 if sent < 0:
                     break
                 budget -= sent
@@ -100,57 +109,71 @@ class SendQueue:
         if self._is_corked:
             self._cork(False)
 
-    def _next_run(self) -> list[bytes | memoryview]:
-        """What one call may send from the head of the queue; nothing when a slice is there that goes by itself."""
-        run: list[bytes | memoryview] = []
-        scratch = self._scratch
-        used = 0
-        for chunk in self.chunks:
-            if isinstance(chunk, bytes):
-                run.append(chunk)
-            else:
-                size = len(chunk)
-                end = used + size
-                if end > len(scratch) or (self._sent and not run):
-                    break
-                piece = scratch[used:end]
-                if _preadv(chunk.fd, (piece,), chunk.position) != size:
-                    raise _file_ended()
-                run.append(piece)
-                used = end
-            if len(run) == _CHUNKS_PER_CALL_MAX:
-                break
-        return run
+    def _next_run(self) -> tuple[list[bytes | memoryview], bool]:
+        """What one call may send from the head of the queue, and whether that is all.
 
-    def _send_run(self, run: list[bytes | memoryview]) -> int:
+        Nothing when a slice is there that goes by itself.
+        """
+        run: list[bytes | memoryview] = []
+        used = 0
+        sent = self._sent
+        for chunk in self.chunks:
+            if len(run) == _CHUNKS_PER_CALL_MAX:
+                return run, False
+            if isinstance(chunk, bytes):
+                run.append(memoryview(chunk)[sent:] if sent else chunk)
+            else:
+                left = len(chunk) - sent
+                copied = self._copied_bytes(chunk.position + sent, left, used, bool(sent))
+                if copied:
+                    run.append(self._read(chunk.fd, chunk.position + sent, used, copied))
+                    used += copied
+                if copied < left:
+                    return run, False
+            sent = 0
+        return run, True
+
+    def _copied_bytes(self, position: int, left: int, used: int, is_begun: bool) -> int:
+        """How many bytes of a slice are read: all of a short one, else those before the first whole page."""
+        if left <= (min(_PAGE_BYTES, self._copied_max) if is_begun else self._copied_max - used):
+            return left
+        before_page = -position % _PAGE_BYTES
+        return before_page if used + before_page <= self._copied_max else 0
+
+    def _read(self, fd: int, position: int, used: int, count: int) -> memoryview:
+        piece = self._scratch[used : used + count]
+        if _preadv(fd, (piece,), position) != count:
+            raise _file_ended()
+        return piece
+
+    def _send_run(self, run: list[bytes | memoryview], is_all: bool) -> int:
         """Send chunks that were gathered, in one call; returns the count, or -1 when the socket is full."""
+        sent = self._sendmsg(run, (), 0 if is_all else _MSG_MORE)
+        self._drop(sent)
+        return sent if sent == sum(map(len, run)) else -1
+
+    def _drop(self, sent: int) -> None:
+        """Forget what has left."""
         chunks = self.chunks
-        if self._sent:
-            run[0] = memoryview(run[0])[self._sent :]
-        sent = self._sendmsg(run, (), _MSG_MORE if len(run) < len(chunks) else 0)
-        self._sent += sent
-        for _ in run:
-            size = len(chunks[0])
-            if self._sent < size:
-                return -1
-            self._sent -= size
-            chunks.popleft()
-        return sent
+        sent += self._sent
+        while chunks and sent >= len(chunks[0]):
+            sent -= len(chunks.popleft())
+        self._sent = sent
 
     def _send_file(self) -> int:
         chunk = self.chunks[0]
         assert not isinstance(chunk, bytes), "only called with a file slice at the head"
-        if not self._is_corked and len(self.chunks) > 1:
-            self._cork(True)
-        left = len(chunk) - self._sent
-        sent = self._transport.sendfile(chunk.fd, chunk.position + self._sent, left)
+        position = chunk.position + self._sent
+        count = len(chunk) - self._sent
+        if len(self.chunks) > 1:
+            if not self._is_corked:
+                self._cork(True)
+            # The rest, less than a page, leaves with the bytes that follow.
+            count -= (position + count) % _PAGE_BYTES if count > _PAGE_BYTES else 0
+        sent = self._transport.sendfile(chunk.fd, position, count)
         if not sent:
             raise _file_ended()
-        if sent == left:
-            self.chunks.popleft()
-            self._sent = 0
-        else:
-            self._sent += sent
+        self._drop(sent)
         return sent
 
     def _cork(self, is_corked: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import random
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidelog.network.send_queue import Chunk, SendQueue
+from tidelog.network.send_queue import COPIED_BYTES_MAX, Chunk, SendQueue
 from tidelog.network.socket_server import SCRATCH_BYTES
 from tidelog.network.transport import PlainTransport
 from tidelog.storage._files import FileSlice, OpenFile
 from tidelog.storage._pools import open_descriptor
 
 FILE_BYTES = 1 << 20
-CONTENT = bytes(number * 31 % 251 for number in range(4096)) * (FILE_BYTES // 4096)
+CONTENT = random.Random(11).randbytes(FILE_BYTES)
+"""No two pages are equal: one that is sent in place of another is noticed."""
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +28,18 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> OpenFile:
     path = tmp_path_factory.mktemp("sent") / "segment"
     path.write_bytes(CONTENT)
     return OpenFile(open_descriptor(str(path), 0))
+
+
+class RecordingTransport(PlainTransport):
+    """A socket that keeps where each `sendfile` began, and how many bytes were asked of it."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        super().__init__(connected)
+        self.sent_files: list[tuple[int, int]] = []
+
+    def sendfile(self, fd: int, position: int, count: int) -> int:
+        self.sent_files.append((position, count))
+        return super().sendfile(fd, position, count)
 
 
 class Pair:
@@ -38,7 +53,8 @@ class Pair:
         self.sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
         self.sender.setblocking(False)
         self.receiver.settimeout(20)
-        self.queue = SendQueue(PlainTransport(self.sender), memoryview(bytearray(SCRATCH_BYTES)))
+        self.transport = RecordingTransport(self.sender)
+        self.queue = SendQueue(self.transport, memoryview(bytearray(SCRATCH_BYTES)))
 
     def transfer(self, total: int) -> bytes:
         """Send and receive in turns until `total` bytes have come."""
@@ -61,7 +77,8 @@ def pair() -> Iterator[Pair]:
     made.close()
 
 
-sizes = st.integers(1, 100) | st.integers(1, 70_000) | st.sampled_from([SCRATCH_BYTES, SCRATCH_BYTES + 1, 400_000])
+BORDERS = [mmap.PAGESIZE, COPIED_BYTES_MAX, COPIED_BYTES_MAX + 1, SCRATCH_BYTES, SCRATCH_BYTES + 1, 400_000]
+sizes = st.integers(1, 100) | st.integers(1, 70_000) | st.sampled_from(BORDERS)
 pieces = st.lists(st.tuples(st.booleans(), sizes), min_size=1, max_size=8)
 
 
@@ -92,7 +109,7 @@ def test_a_reply_that_is_sent_at_once_arrives_as_one_that_is_queued(
         reply.append(FileSlice(file, position, size) if is_slice else bytes([number]) * size)
         expected += CONTENT[position : position + size] if is_slice else bytes([number]) * size
     size, sent = pair.queue.send_at_once(reply)
-    assert size == (len(expected) if len(expected) <= SCRATCH_BYTES else 0)
+    assert size == (len(expected) if len(expected) <= COPIED_BYTES_MAX else 0)
     assert 0 <= sent <= size
     pair.queue.put_rest(reply, sent)
     assert bool(pair.queue.chunks) == (sent < len(expected))
@@ -100,7 +117,7 @@ def test_a_reply_that_is_sent_at_once_arrives_as_one_that_is_queued(
     assert not pair.queue.chunks
 
 
-@pytest.mark.parametrize("size", [SCRATCH_BYTES, SCRATCH_BYTES + 1])
+@pytest.mark.parametrize("size", [COPIED_BYTES_MAX, SCRATCH_BYTES, SCRATCH_BYTES + 1])
 def test_a_peer_that_does_not_read_has_nothing_held_for_it(pair: Pair, file: OpenFile, size: int) -> None:
     """The rest of a slice stays in its file, also of one that is small enough to be read."""
     slice_ = FileSlice(file, 5, size)
@@ -118,6 +135,20 @@ def test_a_file_that_is_shorter_than_promised_ends_the_connection(pair: Pair, tm
     pair.queue.chunks.extend([b"head", FileSlice(OpenFile(open_descriptor(str(path), 0)), 0, size)])
     with pytest.raises(ConnectionAbortedError):
         pair.queue.send()
+
+
+@pytest.mark.parametrize("position", [0, 1, mmap.PAGESIZE - 1, mmap.PAGESIZE])
+def test_only_whole_pages_of_a_long_slice_go_by_sendfile(file: OpenFile, position: int) -> None:
+    """16 whole pages fill a segment; a slice that begins or ends inside a page would be cut into more of them."""
+    pair = Pair()
+    pair.sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    size = COPIED_BYTES_MAX + mmap.PAGESIZE + 77
+    pair.queue.chunks.extend([b"head", FileSlice(file, position, size), b"tail"])
+    assert pair.transfer(size + 8) == b"head" + CONTENT[position : position + size] + b"tail"
+    first = pair.transport.sent_files[0]
+    page = mmap.PAGESIZE
+    assert first == (-(-position // page) * page, ((position + size) // page - -(-position // page)) * page)
+    pair.close()
 
 
 def test_small_slices_leave_together_with_what_stands_around_them(file: OpenFile) -> None:
