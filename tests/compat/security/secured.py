@@ -1,5 +1,6 @@
 """A broker with a listener of every kind, and what clients of each library need to reach them."""
 
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -39,42 +40,72 @@ def broker_settings(certificates: Certificates, **more: str) -> dict[str, str]:
     return settings
 
 
+def with_tls_listener(settings: Mapping[str, str], certificates: Certificates) -> dict[str, str]:
+    """A broker whose last listener is SASL_PLAINTEXT gets a SASL_SSL listener with the same mechanism."""
+    plain, encrypted = "listener.name.sasl_plaintext.", "listener.name.sasl_ssl."
+    listeners = settings["listeners"]
+    same = listeners.rpartition(",")[2].replace("SASL_PLAINTEXT", "SASL_SSL")
+    return {
+        **settings,
+        **{name.replace(plain, encrypted): value for name, value in settings.items() if name.startswith(plain)},
+        **certificates.broker(),
+        "listeners": f"{listeners},{same}",
+    }
+
+
+def java_transport(certificates: Certificates, protocol: str) -> dict[str, str]:
+    """Settings of the Java client, and of ours, below those of a mechanism."""
+    settings = {"security.protocol": protocol}
+    if protocol.endswith("SSL"):
+        settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": certificates.path("ca")}
+    return settings
+
+
 def java_settings(
     certificates: Certificates, protocol: str, mechanism: str, password: str = PASSWORD
 ) -> dict[str, str]:
     """Settings of the Java client, and of ours."""
-    settings = {"security.protocol": protocol}
+    settings = java_transport(certificates, protocol)
     if protocol.startswith("SASL"):
         settings |= {"sasl.mechanism": mechanism, "sasl.jaas.config": jaas(mechanism, password=password)}
+    return settings
+
+
+def librdkafka_transport(certificates: Certificates, protocol: str) -> dict[str, str]:
+    settings = {"security.protocol": protocol}
     if protocol.endswith("SSL"):
-        settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": certificates.path("ca")}
+        settings |= {"ssl.ca.location": certificates.path("ca")}
     return settings
 
 
 def librdkafka_settings(
     certificates: Certificates, protocol: str, mechanism: str, password: str = PASSWORD
 ) -> dict[str, str]:
-    settings = {"security.protocol": protocol}
+    settings = librdkafka_transport(certificates, protocol)
     if protocol.startswith("SASL"):
         settings |= {"sasl.mechanism": mechanism, "sasl.username": USER, "sasl.password": password}
+    return settings
+
+
+def python_transport(certificates: Certificates, protocol: str) -> dict[str, object]:
+    """Of kafka-python and aiokafka."""
+    settings: dict[str, object] = {"security_protocol": protocol}
     if protocol.endswith("SSL"):
-        settings |= {"ssl.ca.location": certificates.path("ca")}
+        settings["ssl_context"] = ssl.create_default_context(cafile=certificates.path("ca"))
     return settings
 
 
 def python_settings(
     certificates: Certificates, protocol: str, mechanism: str, password: str = PASSWORD
 ) -> dict[str, object]:
-    """Of kafka-python; aiokafka takes an `ssl_context` instead of the file."""
-    settings: dict[str, object] = {"security_protocol": protocol}
+    """Of kafka-python and aiokafka."""
+    settings = python_transport(certificates, protocol)
     if protocol.startswith("SASL"):
         settings |= {
             "sasl_mechanism": mechanism,
             "sasl_plain_username": USER,
             "sasl_plain_password": password,
         }
-    if protocol.endswith("SSL"):
-        settings |= {"ssl_cafile": certificates.path("ca")}
     return settings
 
 

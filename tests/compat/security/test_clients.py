@@ -1,7 +1,6 @@
 """Every mechanism, with TLS and without, by clients that we did not write, and by ours."""
 
 import asyncio
-import ssl
 import time
 import warnings
 from collections.abc import Callable
@@ -81,8 +80,6 @@ def test_aiokafka(secured: Secured, way: str) -> None:
 
     topic = topic_of("aiokafka", protocol, mechanism)
     settings = python_settings(secured.certificates, protocol, mechanism)
-    if "ssl_cafile" in settings:
-        settings["ssl_context"] = ssl.create_default_context(cafile=str(settings.pop("ssl_cafile")))
 
     async def run() -> list[bytes]:
         where = secured.address(protocol)

@@ -14,7 +14,15 @@ import pytest
 from benchmarks import apache_kafka
 from benchmarks.apache_kafka import KafkaBroker, ZooKeeper, run_tool
 from benchmarks.processes import HOST, free_port
-from tests.compat.security.secured import write_properties
+from tests.compat.security.secured import (
+    java_transport,
+    librdkafka_transport,
+    python_transport,
+    with_tls_listener,
+    write_properties,
+)
+from tests.effort import usually
+from tests.integration.certificates import Certificates, make_certificates
 from tests.integration.inside import Inside
 from tests.integration.kdc import REALM, SERVICE, Realm, realm, unavailable_reason
 from tests.integration.raw_client import RawClient
@@ -44,10 +52,15 @@ def kerberos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
 
 
 @pytest.fixture(scope="module")
-def broker(kerberos: Realm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def broker(kerberos: Realm, certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
     rules = "RULE:[2:$1@$0](.*/never)s/x/y/,RULE:[1:$1](b.*)s/^b(.)/B-$1/,DEFAULT"
     settings = kerberos.broker_settings(**{"sasl.kerberos.principal.to.local.rules": rules})
-    with Inside(tmp_path_factory.mktemp("broker"), settings) as running:
+    with Inside(tmp_path_factory.mktemp("broker"), with_tls_listener(settings, certificates)) as running:
         yield running
 
 
@@ -65,8 +78,11 @@ def ticket(kerberos: Realm) -> Iterator[None]:
     kerberos.run("kdestroy")
 
 
-def address_of(running: Inside) -> str:
-    return f"localhost:{running.node.socket_server.ports()['SASL_PLAINTEXT']}"
+EITHER_PROTOCOL = pytest.mark.parametrize("protocol", usually(["SASL_SSL"], ["SASL_PLAINTEXT", "SASL_SSL"]))
+
+
+def address_of(running: Inside, protocol: str = "SASL_PLAINTEXT") -> str:
+    return f"localhost:{running.node.socket_server.ports()[protocol]}"
 
 
 def principals(running: Inside) -> set[str]:
@@ -91,11 +107,15 @@ def write_and_read(settings: dict[str, Any]) -> None:
         assert collected(lambda: [record.value for record in consumer.poll(0.5)]) == VALUES
 
 
-@pytest.mark.parametrize(("principal", "user"), [("alice", "alice"), ("bob", "B-ob"), ("carol/admin", "carol")])
+@pytest.mark.parametrize(
+    ("principal", "user", "protocol"),
+    [("alice", "alice", "SASL_SSL"), ("bob", "B-ob", "SASL_PLAINTEXT"), ("carol/admin", "carol", "SASL_PLAINTEXT")],
+)
 def test_our_client_with_a_key_table_is_the_user_of_its_ticket(
-    broker: Inside, kerberos: Realm, principal: str, user: str
+    broker: Inside, kerberos: Realm, certificates: Certificates, principal: str, user: str, protocol: str
 ) -> None:
-    settings = {"bootstrap.servers": address_of(broker), **kerberos.client_settings(principal)}
+    settings = {**kerberos.client_settings(principal), **java_transport(certificates, protocol)}
+    settings["bootstrap.servers"] = address_of(broker, protocol)
     with Admin(settings) as admin:
         admin.list_topics()
         assert f"User:{user}" in principals(broker)
@@ -179,11 +199,12 @@ def test_a_listener_without_keys_is_refused_at_the_start(
     assert text in str(refused.value)
 
 
+@EITHER_PROTOCOL
 @pytest.mark.usefixtures("ticket")
-def test_kafka_python(broker: Inside) -> None:
-    settings = {
-        "bootstrap_servers": address_of(broker),
-        "security_protocol": "SASL_PLAINTEXT",
+def test_kafka_python(broker: Inside, certificates: Certificates, protocol: str) -> None:
+    settings: dict[str, Any] = {
+        "bootstrap_servers": address_of(broker, protocol),
+        **python_transport(certificates, protocol),
         "sasl_mechanism": "GSSAPI",
         "sasl_kerberos_service_name": SERVICE,
         "sasl_kerberos_domain_name": "localhost",
@@ -191,25 +212,26 @@ def test_kafka_python(broker: Inside) -> None:
     producer = KafkaProducer(**settings)
     try:
         for value in VALUES:
-            producer.send("kafka-python", value).get(30)
+            producer.send(f"kafka-python-{protocol}", value).get(30)
         assert "User:alice" in principals(broker)
     finally:
         producer.close()
-    consumer = KafkaConsumer("kafka-python", auto_offset_reset="earliest", **settings)
+    consumer = KafkaConsumer(f"kafka-python-{protocol}", auto_offset_reset="earliest", **settings)
     try:
         assert collected(lambda: [r.value for records in consumer.poll(500).values() for r in records]) == VALUES
     finally:
         consumer.close()
 
 
+@EITHER_PROTOCOL
 @pytest.mark.usefixtures("ticket")
-def test_aiokafka(broker: Inside) -> None:
+def test_aiokafka(broker: Inside, certificates: Certificates, protocol: str) -> None:
     from aiokafka import AIOKafkaProducer
 
     async def run() -> None:
         async with AIOKafkaProducer(
-            bootstrap_servers=address_of(broker),
-            security_protocol="SASL_PLAINTEXT",
+            bootstrap_servers=address_of(broker, protocol),
+            **python_transport(certificates, protocol),
             sasl_mechanism="GSSAPI",
             sasl_kerberos_service_name=SERVICE,
             sasl_kerberos_domain_name="localhost",
@@ -219,14 +241,15 @@ def test_aiokafka(broker: Inside) -> None:
     asyncio.run(run())
 
 
+@EITHER_PROTOCOL
 @pytest.mark.usefixtures("ticket")
-def test_confluent_kafka(broker: Inside) -> None:
+def test_confluent_kafka(broker: Inside, certificates: Certificates, protocol: str) -> None:
     from confluent_kafka import KafkaException
     from confluent_kafka import Producer as ConfluentProducer
 
     settings = {
-        "bootstrap.servers": address_of(broker),
-        "security.protocol": "SASL_PLAINTEXT",
+        "bootstrap.servers": address_of(broker, protocol),
+        **librdkafka_transport(certificates, protocol),
         "sasl.mechanism": "GSSAPI",
         "sasl.kerberos.service.name": SERVICE,
         "sasl.kerberos.kinit.cmd": "true",
@@ -268,10 +291,13 @@ def use_java(kerberos: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.java
 @pytest.mark.long
 @pytest.mark.timeout(apache_kafka.MAVEN_SECONDS_MAX + 120)
-def test_the_java_client(broker: Inside, kerberos: Realm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_java_client(
+    broker: Inside, kerberos: Realm, certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     use_java(kerberos, monkeypatch)
-    file = str(write_properties(tmp_path / "c", kerberos.client_settings()))
-    server = ("--bootstrap-server", address_of(broker))
+    settings = {**kerberos.client_settings(), **java_transport(certificates, "SASL_SSL")}
+    file = str(write_properties(tmp_path / "c", settings))
+    server = ("--bootstrap-server", address_of(broker, "SASL_SSL"))
     run_tool(
         "kafka.tools.ConsoleProducer", *server, "--topic", "java", "--producer.config", file, input_text="one\ntwo\n"
     )

@@ -12,8 +12,16 @@ import pytest
 from benchmarks import apache_kafka
 from benchmarks.apache_kafka import KafkaBroker, ProcessFailedError, ZooKeeper, run_tool
 from benchmarks.processes import HOST, free_port
-from tests.compat.security.secured import write_properties
+from tests.compat.security.conftest import Secured
+from tests.compat.security.secured import (
+    java_transport,
+    librdkafka_transport,
+    python_transport,
+    with_tls_listener,
+    write_properties,
+)
 from tests.effort import usually
+from tests.integration.certificates import make_certificates
 from tests.integration.inside import Inside
 from tests.integration.raw_client import RawClient
 from tests.integration.test_oauthbearer import REJECTED, authenticate
@@ -46,9 +54,14 @@ def issuer() -> Iterator[Issuer]:
 
 
 @pytest.fixture(scope="module")
-def address(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with Inside(tmp_path_factory.mktemp("broker"), broker_settings(issuer)) as running:
-        yield f"127.0.0.1:{running.node.socket_server.ports()['SASL_PLAINTEXT']}"
+def secured(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    certificates = make_certificates(tmp_path_factory.mktemp("certificates"))
+    settings = with_tls_listener(broker_settings(issuer), certificates)
+    with Inside(tmp_path_factory.mktemp("broker"), settings) as running:
+        yield Secured(certificates, running)
+
+
+EITHER_PROTOCOL = pytest.mark.parametrize("protocol", usually(["SASL_SSL"], ["SASL_PLAINTEXT", "SASL_SSL"]))
 
 
 def collected(poll: Callable[[], list[Any]]) -> list[Any]:
@@ -59,15 +72,17 @@ def collected(poll: Callable[[], list[Any]]) -> list[Any]:
     return found
 
 
-LIBRDKAFKA = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+PROTOCOL_OF_WAY = {"oidc": "SASL_SSL", "callback": "SASL_PLAINTEXT"}
 
 
-@pytest.mark.parametrize("way", usually(["oidc"], ["callback", "oidc"]))
-def test_confluent_kafka(address: str, issuer: Issuer, way: str) -> None:
+@pytest.mark.parametrize("way", usually(["oidc"], PROTOCOL_OF_WAY))
+def test_confluent_kafka(secured: Secured, issuer: Issuer, way: str) -> None:
     from confluent_kafka import Consumer as ConfluentConsumer
     from confluent_kafka import Producer as ConfluentProducer
 
-    settings: dict[str, Any] = {"bootstrap.servers": address, **LIBRDKAFKA}
+    protocol = PROTOCOL_OF_WAY[way]
+    settings: dict[str, Any] = {"bootstrap.servers": secured.address(protocol), "sasl.mechanism": "OAUTHBEARER"}
+    settings |= librdkafka_transport(secured.certificates, protocol)
     if way == "callback":
         settings["oauth_cb"] = lambda _config: (issuer.token(), time.time() + 3600)
     else:
@@ -91,31 +106,33 @@ def test_confluent_kafka(address: str, issuer: Issuer, way: str) -> None:
         consumer.close()
 
 
-def test_kafka_python(address: str, issuer: Issuer) -> None:
+@EITHER_PROTOCOL
+def test_kafka_python(secured: Secured, issuer: Issuer, protocol: str) -> None:
     class Provider(AbstractTokenProvider):  # type: ignore[misc]
         def token(self) -> str:
             return issuer.token()
 
-    settings = {
-        "bootstrap_servers": address,
-        "security_protocol": "SASL_PLAINTEXT",
+    settings: dict[str, Any] = {
+        "bootstrap_servers": secured.address(protocol),
+        **python_transport(secured.certificates, protocol),
         "sasl_mechanism": "OAUTHBEARER",
         "sasl_oauth_token_provider": Provider(),
     }
     producer = KafkaProducer(**settings)
     try:
         for value in VALUES:
-            producer.send("kafka-python", value).get(30)
+            producer.send(f"kafka-python-{protocol}", value).get(30)
     finally:
         producer.close()
-    consumer = KafkaConsumer("kafka-python", auto_offset_reset="earliest", **settings)
+    consumer = KafkaConsumer(f"kafka-python-{protocol}", auto_offset_reset="earliest", **settings)
     try:
         assert collected(lambda: [r.value for records in consumer.poll(500).values() for r in records]) == VALUES
     finally:
         consumer.close()
 
 
-def test_aiokafka(address: str, issuer: Issuer) -> None:
+@EITHER_PROTOCOL
+def test_aiokafka(secured: Secured, issuer: Issuer, protocol: str) -> None:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
     from aiokafka.abc import AbstractTokenProvider as Tokens
 
@@ -123,9 +140,9 @@ def test_aiokafka(address: str, issuer: Issuer) -> None:
         async def token(self) -> str:
             return issuer.token()
 
-    settings = {
-        "bootstrap_servers": address,
-        "security_protocol": "SASL_PLAINTEXT",
+    settings: dict[str, Any] = {
+        "bootstrap_servers": secured.address(protocol),
+        **python_transport(secured.certificates, protocol),
         "sasl_mechanism": "OAUTHBEARER",
         "sasl_oauth_token_provider": Provider(),
     }
@@ -133,24 +150,26 @@ def test_aiokafka(address: str, issuer: Issuer) -> None:
     async def run() -> list[bytes]:
         async with AIOKafkaProducer(**settings) as producer:
             for value in VALUES:
-                await producer.send_and_wait("aiokafka", value)
-        async with AIOKafkaConsumer("aiokafka", auto_offset_reset="earliest", **settings) as consumer:
+                await producer.send_and_wait(f"aiokafka-{protocol}", value)
+        async with AIOKafkaConsumer(f"aiokafka-{protocol}", auto_offset_reset="earliest", **settings) as consumer:
             async with asyncio.timeout(30):
                 return [(await consumer.getone()).value for _ in VALUES]
 
     assert asyncio.run(run()) == VALUES
 
 
-def test_ours(address: str, issuer: Issuer) -> None:
-    write_and_read({"bootstrap.servers": address, **client_settings(issuer)})
+@EITHER_PROTOCOL
+def test_ours(secured: Secured, issuer: Issuer, protocol: str) -> None:
+    settings = {**client_settings(issuer), **java_transport(secured.certificates, protocol)}
+    write_and_read({"bootstrap.servers": secured.address(protocol), **settings}, f"tidelog-{protocol}")
 
 
-def write_and_read(settings: dict[str, Any]) -> None:
+def write_and_read(settings: dict[str, Any], topic: str = "tidelog") -> None:
     with Producer(settings) as producer:
-        for sent in [producer.send("tidelog", value) for value in VALUES]:
+        for sent in [producer.send(topic, value) for value in VALUES]:
             sent.result(30)
-    with Consumer({**settings, "group.id": "g", "auto.offset.reset": "earliest"}) as consumer:
-        consumer.subscribe(["tidelog"])
+    with Consumer({**settings, "group.id": topic, "auto.offset.reset": "earliest"}) as consumer:
+        consumer.subscribe([topic])
         assert collected(lambda: [record.value for record in consumer.poll(0.5)]) == VALUES
 
 
@@ -163,16 +182,17 @@ def needs_java() -> None:
 @pytest.mark.java
 @pytest.mark.long
 @pytest.mark.timeout(apache_kafka.MAVEN_SECONDS_MAX + 120)
-def test_the_java_client(address: str, issuer: Issuer, tmp_path: Path) -> None:
+def test_the_java_client(secured: Secured, issuer: Issuer, tmp_path: Path) -> None:
     needs_java()
-    file = str(write_properties(tmp_path / "c", client_settings(issuer)))
-    server = ("--bootstrap-server", address)
+    settings = {**client_settings(issuer), **java_transport(secured.certificates, "SASL_SSL")}
+    file = str(write_properties(tmp_path / "c", settings))
+    server = ("--bootstrap-server", secured.address("SASL_SSL"))
     run_tool(CONSOLE_PRODUCER, *server, "--topic", "java", "--producer.config", file, input_text="one\ntwo\n")
     reading = ("--from-beginning", "--max-messages", "2", "--consumer.config", file)
     assert run_tool(CONSOLE_CONSUMER, *server, "--topic", "java", *reading).splitlines() == ["one", "two"]
     expired = tmp_path / "expired"
     expired.write_text(issuer.token(aud="elsewhere"))
-    settings = {**client_settings(issuer), "sasl.oauthbearer.token.endpoint.url": f"file://{expired}"}
+    settings["sasl.oauthbearer.token.endpoint.url"] = f"file://{expired}"
     file = str(write_properties(tmp_path / "d", settings))
     with pytest.raises(ProcessFailedError, match=r'topic command : \{"status":"invalid_token"\}'):
         run_tool("org.apache.kafka.tools.TopicCommand", *server, "--list", "--command-config", file)
@@ -181,7 +201,7 @@ def test_the_java_client(address: str, issuer: Issuer, tmp_path: Path) -> None:
 @pytest.mark.java
 @pytest.mark.long
 @pytest.mark.timeout(apache_kafka.MAVEN_SECONDS_MAX + 120)
-def test_our_client_and_every_rejection_against_apache_kafka(issuer: Issuer, address: str, tmp_path: Path) -> None:
+def test_our_client_and_every_rejection_against_apache_kafka(issuer: Issuer, secured: Secured, tmp_path: Path) -> None:
     """The same settings, the same tokens, the same replies."""
     needs_java()
     port = free_port()
@@ -192,10 +212,11 @@ def test_our_client_and_every_rejection_against_apache_kafka(issuer: Issuer, add
         with broker:
             settings = {"bootstrap.servers": f"{HOST}:{port}", **client_settings(issuer)}
             write_and_read(settings)
-            callback = {**LIBRDKAFKA, "sasl.oauthbearer.token.callback": lambda: issuer.token(aud="elsewhere")}
+            callback: dict[str, Any] = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+            callback["sasl.oauthbearer.token.callback"] = lambda: issuer.token(aud="elsewhere")
             with pytest.raises(AuthenticationFailed, match="invalid_token"):
                 Admin({"bootstrap.servers": f"{HOST}:{port}", **callback}).list_topics()
-            ours = int(address.rpartition(":")[2])
+            ours = int(secured.address("SASL_PLAINTEXT").rpartition(":")[2])
             for case, (make, _) in REJECTED.items():
                 token = make(issuer)
                 replies = [rejection(each, token) for each in (port, ours)]
