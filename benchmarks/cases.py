@@ -7,7 +7,9 @@ counted, about 1 KB inside batches; acks=all unless the name says otherwise; no 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -20,6 +22,8 @@ SMALL_RECORD = b"x" * 100
 RECORD_BYTES = 1024
 FETCH_BATCH_BYTES = 65_536
 FETCH_LOG_BYTES = 64 << 20
+Connect = Callable[[Bench], AbstractContextManager[socket.socket]]
+"""Opens a connection to the broker of a bench."""
 # Batches are written in slices for which memory is claimed beforehand; warm-up and measurement together stay below the
 # amount of unwritten data at which Linux begins to write it back.
 SLICE_BYTES = 256 << 20
@@ -148,28 +152,39 @@ def batches(batch_bytes: int) -> Callable[[Bench], Figures]:
     return run
 
 
-def fetches(fetch_bytes: int, version: int = FETCH_NEWEST) -> Callable[[Bench], Figures]:
+def fetches(
+    fetch_bytes: int,
+    version: int = FETCH_NEWEST,
+    connect: Connect | None = None,
+    flags: int = socket.MSG_WAITALL,
+) -> Callable[[Bench], Figures]:
     """Read a 64 MB log from the page cache in turns of `fetch_bytes`."""
 
     def run(bench: Bench) -> Figures:
         records = frames.batch_of_bytes(FETCH_BATCH_BYTES, RECORD_BYTES)
         per_batch = FETCH_BATCH_BYTES // RECORD_BYTES
         batch_count = FETCH_LOG_BYTES // FETCH_BATCH_BYTES
-        with bench.topic() as topic, bench.connections(1) as (sock,):
+        with bench.topic() as topic, (connect or _plainly)(bench) as sock:
             for _ in range(batch_count):
                 topic.admin.produce(topic.name, 0, records)
             limits = FetchLimits(bytes_max=fetch_bytes)
             step = fetch_bytes // FETCH_BATCH_BYTES
             requests = [_fetch(topic, number * per_batch, limits, version) for number in range(0, batch_count, step)]
             sample, _ = bench.measure(
-                lambda seconds: load.fetch_in_turn(sock, requests, fetch_bytes + FETCH_BATCH_BYTES, seconds)
+                lambda seconds: load.fetch_in_turn(sock, requests, fetch_bytes + FETCH_BATCH_BYTES, seconds, flags)
             )
             # A broker that answered with errors would be fast: the records themselves must make up the bytes.
-            if sample.payload_bytes < 0.98 * sample.requests * fetch_bytes:
+            if sample.payload_bytes < 0.98 * sample.requests * step * FETCH_BATCH_BYTES:
                 raise RuntimeError(f"{sample.requests} fetches brought {sample.payload_bytes} bytes only")
         return {"throughput": sample.megabytes_per_second}
 
     return run
+
+
+@contextmanager
+def _plainly(bench: Bench) -> Iterator[socket.socket]:
+    with bench.connections(1) as (sock,):
+        yield sock
 
 
 def _fetch(topic: Topic, offset: int, limits: FetchLimits, version: int) -> bytes:

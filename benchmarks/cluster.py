@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import signal
@@ -15,13 +14,12 @@ from benchmarks.apache_kafka import ZooKeeper
 from benchmarks.cluster_cases import CLUSTER_CASES
 from benchmarks.clusters import SESSION_TIMEOUT_S, ZOOKEEPER_SETTINGS, kafka_cluster, tidelog_cluster
 from benchmarks.limits import raise_descriptor_limit
-from benchmarks.method import FULL, QUICK, BrokerFactory, Laboratory, Plan
-from benchmarks.part_report import CLUSTER, PartReport
+from benchmarks.method import FULL, BrokerFactory, Laboratory
+from benchmarks.part_report import CLUSTER, PartReport, part_options, plan_of
 from benchmarks.report import OURS, THEIRS
 
 WARM = dataclasses.replace(FULL, first_warm_up_seconds=8.0)
 """Three virtual machines compile their hot paths on the cores of one: that takes longer than a single broker's."""
-PAGE = Path(__file__).resolve().parent / "RESULTS.md"
 NOTES = (
     f"Apache Kafka {apache_kafka.VERSION} with its start script's JVM flags (1 GB heap each), logging off",
     "one ZooKeeper for both clusters, which already runs when their start is timed",
@@ -32,7 +30,7 @@ NOTES = (
 
 def main(arguments: list[str]) -> int:
     """Run the cases and write the part."""
-    options = parse_arguments(arguments)
+    options = part_options("cluster", __doc__, CLUSTER_CASES, rounds=2).parse_args(arguments)
     raise_descriptor_limit()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     tidelog_broker.use_source_tree()
@@ -41,7 +39,7 @@ def main(arguments: list[str]) -> int:
         print(f"ZooKeeper and Apache Kafka are needed: {reason}", file=sys.stderr)
         return 1
     cases = [CLUSTER_CASES[name] for name in options.case or CLUSTER_CASES]
-    plan = plan_of(options)
+    plan = plan_of(options, WARM)
     with (
         tempfile.TemporaryDirectory(prefix="tidelog-bench-", dir=options.dir) as directory,
         ZooKeeper(Path(directory) / "zookeeper", ZOOKEEPER_SETTINGS) as zookeeper,
@@ -56,27 +54,5 @@ def main(arguments: list[str]) -> int:
     report = PartReport(cases, measurements, [], laboratory.failures, NOTES, plan, part=CLUSTER)
     print(report.text())
     is_whole = len(cases) == len(CLUSTER_CASES) and not (options.quick or options.no_kafka)
-    if options.merge and not is_whole:
-        report.merged_into(options.output, list(CLUSTER_CASES.values())).write(options.output)
-    elif is_whole:
-        report.write(options.output)
+    report.keep(CLUSTER_CASES, options, is_whole)
     return 1 if laboratory.failures else 0
-
-
-def parse_arguments(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks cluster", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="short samples, a tenth of the partitions")
-    parser.add_argument("--case", action="append", choices=sorted(CLUSTER_CASES), help="only this; may be repeated")
-    parser.add_argument("--rounds", type=int, help="rounds to measure (default 2)")
-    parser.add_argument("--seconds", type=float, help="measured seconds a case and round (default 3)")
-    parser.add_argument("--no-kafka", action="store_true", help="measure Tidelog alone")
-    parser.add_argument("--profile", type=Path, metavar="FILE", help="record the first of our brokers with py-spy")
-    parser.add_argument("--dir", type=Path, help="where the brokers keep their data (default: the temporary directory)")
-    parser.add_argument("--output", type=Path, default=PAGE, help="the page to write into (default: RESULTS.md)")
-    parser.add_argument("--merge", action="store_true", help="put the rows of these cases into the page")
-    return parser.parse_args(arguments)
-
-
-def plan_of(options: argparse.Namespace) -> Plan:
-    plan = dataclasses.replace(QUICK if options.quick else WARM, rounds=options.rounds or 2)
-    return dataclasses.replace(plan, seconds=options.seconds) if options.seconds else plan

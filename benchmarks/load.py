@@ -159,8 +159,17 @@ def many_connections(
     return sample
 
 
-def fetch_in_turn(sock: socket.socket, requests: Sequence[bytes], reply_bytes_max: int, seconds: float) -> Sample:
-    """Fetch, reading each answer whole into one buffer that is used again. Counts all bytes that came."""
+def fetch_in_turn(
+    sock: socket.socket,
+    requests: Sequence[bytes],
+    reply_bytes_max: int,
+    seconds: float,
+    flags: int = socket.MSG_WAITALL,
+) -> Sample:
+    """Fetch, reading each answer whole into one buffer that is used again. Counts all bytes that came.
+
+    TLS has no flags: it is read record by record.
+    """
     sample = Sample()
     buffer = memoryview(bytearray(reply_bytes_max))
     send, receive_into, clock = sock.sendall, sock.recv_into, time.perf_counter
@@ -175,7 +184,7 @@ def fetch_in_turn(sock: socket.socket, requests: Sequence[bytes], reply_bytes_ma
             expected = int.from_bytes(buffer[:4], "big") + 4
             while received < expected:
                 # The kernel gathers the rest: one call however many segments it takes.
-                more = receive_into(buffer[received:expected], 0, socket.MSG_WAITALL)
+                more = receive_into(buffer[received:expected], 0, flags)
                 _require(more)
                 received += more
             taken += received

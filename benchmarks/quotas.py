@@ -1,119 +1,212 @@
 """`python -m benchmarks quotas`: the rate that each client reaches under a quota, beside the rate that was set.
 
-All clients run at once, each under a client id with a quota of its own, first as producers, then as consumers. What is
-measured begins when the ten seconds' worth that a client may spend at once are over. A bystander without a quota sends
-one record at a time, before and meanwhile.
+All clients run at once, each under a client id with a quota of its own, first as producers, then as consumers. Then one
+client uses up request time, one changes topics, and one connects from an address of its own. What is measured begins
+when the ten seconds' worth that a client may spend at once are over. Beside what a client measures is what the
+broker counted (`tidelog_quota_used_total`). A bystander without a quota sends one record at a time, before and during.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import subprocess
+import contextlib
+import re
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from benchmarks import apache_kafka, frames, load, tidelog_broker
+from benchmarks import frames, load, tidelog_broker
 from benchmarks.admin import Admin, open_socket
 from benchmarks.lab import reply_size
+from benchmarks.processes import HOST, free_port
+from benchmarks.quota_clients import (
+    ADDRESS,
+    CONSUMERS,
+    FILLED,
+    PRODUCERS,
+    VALUE,
+    Counter,
+    Run,
+    change_topics,
+    connect_fast,
+    use_time,
+)
 from benchmarks.tidelog_broker import TidelogBroker
 from tidelog.client import Admin as OurAdmin
-from tidelog.client import Consumer, Producer
+from tidelog.client import Producer
 from tidelog.client.aio.admin.types import ClientQuotaEntity
 
-FILLED, CALM = "filled", "calm"
-VALUE: Final = bytes(range(250)) * 4
+CALM: Final = "calm"
 PARTITIONS: Final = 4
-_FETCH_BYTES: Final = 32 << 10
-_REPORT_FIELDS_MIN: Final = 5
+BURST_SECONDS: Final = 10.0
+_START_SECONDS_MAX, _BURST_SECONDS_MAX = 60.0, 20.0
+"""So long clients may take to start, and to spend their bursts; on a busy machine the measurement then begins."""
 _BYSTANDER: Final = frames.CLIENT_ID.decode()
+PERCENT, CHANGES, CONNECTIONS = 20.0, 2.0, 5
+_USED: Final = re.compile(
+    r'^tidelog_quota_used_total\{quota="(\w+)",user="[^"]*",client_id="([^"]*)"\} (\S+)', re.MULTILINE
+)
 
 
-class Counter:
-    """Bytes of values, read by one client or written by it to a topic of its own; `stop` tells it to end."""
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What clients reached in one measurement, by client: what they measured, and what the broker counted."""
 
-    def __init__(self, written: Callable[[], int] | None = None) -> None:
-        self._read_bytes = 0
-        self._written = written
-        self.stop = threading.Event()
-
-    def add(self, size: int) -> None:
-        self._read_bytes += size
-
-    @property
-    def total_bytes(self) -> int:
-        return self._read_bytes if self._written is None else self._written()
-
-
-Run = Callable[[str, str, Counter], None]
-"""Runs a client at `servers`, under a client id, until it is stopped."""
+    reached: Mapping[str, float]
+    counted: Mapping[str, float]
+    bystander_us: float
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and print the table."""
+    """Measure and print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks quotas", description=__doc__)
-    parser.add_argument("--rate", type=int, default=400_000, help="bytes a second for each client (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=40.0, help="measured seconds (%(default)s)")
+    parser.add_argument("--rate", type=int, default=100_000, help="bytes a second for each client (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=30.0, help="measured seconds (%(default)s)")
     options = parser.parse_args(arguments)
     tidelog_broker.use_source_tree()
-    settings = {"num.partitions": str(PARTITIONS), "auto.create.topics.enable": "false"}
+    page = f"http://{HOST}:{free_port()}"
+    settings = {"num.partitions": str(PARTITIONS), "auto.create.topics.enable": "false", "metrics.listeners": page}
     settings["group.initial.rebalance.delay.ms"] = "0"
     with tempfile.TemporaryDirectory() as directory, TidelogBroker(Path(directory), settings) as broker:
         with Admin.connect(broker.address) as admin:
             for name in (FILLED, CALM):
                 admin.create(name, PARTITIONS)
-        _fill(broker.bootstrap_servers, options.rate * (options.seconds + 150))
-        print("| client | produce | deviation | fetch | deviation |\n|---|---:|---:|---:|---:|")
-        before = _wait_us(broker.address, 3.0)
-        made, meanwhile = _measure(broker, PRODUCERS, "producer_byte_rate", options)
-        read, _ = _measure(broker, CONSUMERS, "consumer_byte_rate", options)
-        for name in made:
-            cells = [f"{each[name] / 1000:,.0f} kB/s | {each[name] / options.rate - 1:+.1%}" for each in (made, read)]
+        _fill(broker.bootstrap_servers, options.rate * (BURST_SECONDS + options.seconds + _BURST_SECONDS_MAX))
+        before_us = _wait_us(broker.address, 3.0)
+        quotas = Measuring(broker, f"{page}/metrics", options)
+        made = quotas.of_bytes(PRODUCERS, "producer_byte_rate")
+        read = quotas.of_bytes(CONSUMERS, "consumer_byte_rate")
+        print("| client | produce | deviation | counted | fetch | deviation | counted |")
+        print("|---|---:|---:|---:|---:|---:|---:|")
+        for name in PRODUCERS:
+            cells = [
+                f"{each.reached[name] / 1000:,.0f} kB/s | {each.reached[name] / options.rate - 1:+.1%} | "
+                f"{each.counted[name] / options.rate - 1:+.1%}"
+                for each in (made, read)
+            ]
             print(f"| {name} | {' | '.join(cells)} |")
         print(
-            f"\nset: {options.rate / 1000:,.0f} kB/s; values of {len(VALUE)} B are counted, the broker counts requests"
+            f"\nset: {options.rate / 1000:,.0f} kB/s; a client counts values of {len(VALUE)} B, the broker requests\n"
         )
-        print(f"a bystander without a quota waited {before:.0f} µs (median) before, {meanwhile:.0f} µs meanwhile")
+        print("| quota | set | reached | deviation | counted |\n|---|---:|---:|---:|---:|")
+        for quota, (rate, reached, counted) in quotas.of_the_rest().items():
+            shown = [f"{each:.2f} | {each / rate - 1:+.1%}" if each else "– | –" for each in (reached, counted)]
+            print(f"| {quota} | {rate:g} | {shown[0]} | {shown[1].partition('| ')[2]} |")
+        meanwhile_us = f"{made.bystander_us:.0f} µs beside producers, {read.bystander_us:.0f} µs beside consumers"
+        print(f"\na bystander without a quota waited {before_us:.0f} µs (median) before, {meanwhile_us}")
     return 0
 
 
-def _measure(
-    broker: TidelogBroker, clients: dict[str, Run], quota: str, options: argparse.Namespace
-) -> tuple[dict[str, float], float]:
-    """The rate of each client, and the bystander's median wait."""
-    servers = broker.bootstrap_servers
-    with OurAdmin(bootstrap_servers=servers) as admin:
-        admin.alter_client_quotas(
-            {ClientQuotaEntity(client_id=f"{quota}-{name}"): {quota: options.rate} for name in clients}
+class Measuring:
+    """Clients under quotas at one broker."""
+
+    def __init__(self, broker: TidelogBroker, metrics_url: str, options: argparse.Namespace) -> None:
+        self._broker = broker
+        self._metrics_url = metrics_url
+        self._options = options
+
+    def of_bytes(self, clients: dict[str, Run], quota: str) -> Rates:
+        """All clients at once, each under a quota of its own."""
+        ids = {name: f"{quota}-{name}" for name in clients}
+        rate, servers = self._options.rate, self._broker.bootstrap_servers
+        self._set({ClientQuotaEntity(client_id=each): {quota: rate} for each in ids.values()})
+        is_writing = clients is PRODUCERS
+        counters = {
+            name: Counter(_written_by(self._broker.address, each) if is_writing else None) for name, each in ids.items()
+        }
+        with _running({name: (clients[name], (servers, each, counters[name])) for name, each in ids.items()}, counters):
+            self._await_bursts({(quota, each): rate * BURST_SECONDS for each in ids.values()})
+            began, at_first, used = time.monotonic(), _totals(counters), self._used()
+            wait_us = _wait_us(self._broker.address, self._options.seconds)
+            seconds, at_last, used_at_last = time.monotonic() - began, _totals(counters), self._used()
+        return Rates(
+            {name: (at_last[name] - at_first[name]) / seconds for name in ids},
+            {
+                name: (used_at_last.get((quota, each), 0.0) - used.get((quota, each), 0.0)) / seconds
+                for name, each in ids.items()
+            },
+            wait_us,
         )
-    is_writing = clients is PRODUCERS
-    counters = {
-        name: Counter(_written_by(broker.address, f"{quota}-{name}") if is_writing else None) for name in clients
-    }
-    threads = [
-        threading.Thread(target=clients[name], args=(servers, f"{quota}-{name}", counter), daemon=True)
-        for name, counter in counters.items()
-    ]
+
+    def of_the_rest(self) -> dict[str, tuple[float, float, float]]:
+        """Request time, changes of topics and connections at once: what is set, reached, and counted by the broker."""
+        limits = {"request_percentage": PERCENT, "controller_mutation_rate": CHANGES}
+        self._set({ClientQuotaEntity(client_id=quota): {quota: rate} for quota, rate in limits.items()})
+        self._set({ClientQuotaEntity(ip=ADDRESS): {"connection_creation_rate": CONNECTIONS}})
+        runs: dict[str, Run] = {
+            "request_percentage": use_time,
+            "controller_mutation_rate": change_topics,
+            "connection_creation_rate": connect_fast,
+        }
+        counters = {quota: Counter() for quota in runs}
+        servers = self._broker.bootstrap_servers
+        with _running({quota: (run, (servers, quota, counters[quota])) for quota, run in runs.items()}, counters):
+            bursts = {(quota, quota): rate * (BURST_SECONDS + 1) for quota, rate in limits.items()}
+            self._await_bursts(
+                bursts, lambda: counters["connection_creation_rate"].total >= CONNECTIONS * BURST_SECONDS
+            )
+            began, at_first, used = time.monotonic(), _totals(counters), self._used()
+            time.sleep(self._options.seconds / 2)
+            seconds, at_last, used_at_last = time.monotonic() - began, _totals(counters), self._used()
+        rates = {**limits, "connection_creation_rate": float(CONNECTIONS)}
+        return {
+            quota: (
+                rate,
+                (at_last[quota] - at_first[quota]) / seconds,
+                (used_at_last.get((quota, quota), 0.0) - used.get((quota, quota), 0.0)) / seconds,
+            )
+            for quota, rate in rates.items()
+        }
+
+    def _set(self, quotas: Mapping[ClientQuotaEntity, Mapping[str, float | None]]) -> None:
+        with OurAdmin(bootstrap_servers=self._broker.bootstrap_servers) as admin:
+            admin.alter_client_quotas(quotas)
+
+    def _used(self) -> dict[tuple[str, str], float]:
+        """What the broker has counted, by quota and client id."""
+        with urllib.request.urlopen(self._metrics_url, timeout=60) as answer:
+            text = answer.read().decode()
+        return {(quota, client_id): float(value) for quota, client_id, value in _USED.findall(text)}
+
+    def _await_bursts(
+        self, bursts: Mapping[tuple[str, str], float], is_over: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Wait until each client has spent what it may spend at once."""
+        began, deadline = False, time.monotonic() + _START_SECONDS_MAX
+        while time.monotonic() < deadline:
+            used = self._used()
+            if not began and all(each in used for each in bursts):
+                began, deadline = True, time.monotonic() + _BURST_SECONDS_MAX
+            if all(used.get(each, 0.0) >= burst for each, burst in bursts.items()) and is_over():
+                break
+            time.sleep(0.2)
+        time.sleep(2.0)
+
+
+@contextlib.contextmanager
+def _running(
+    runs: Mapping[str, tuple[Run, tuple[str, str, Counter]]], counters: Mapping[str, Counter]
+) -> Iterator[None]:
+    """Clients in threads, until the block ends."""
+    threads = [threading.Thread(target=run, args=arguments, daemon=True) for run, arguments in runs.values()]
     for thread in threads:
         thread.start()
-    spent = options.rate * 10
-    deadline = time.monotonic() + 120
-    while any(counter.total_bytes < spent for counter in counters.values()) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    time.sleep(3.0)
-    began, at_first = time.monotonic(), {name: counter.total_bytes for name, counter in counters.items()}
-    wait_us = _wait_us(broker.address, options.seconds)
-    seconds = time.monotonic() - began
-    rates = {name: (counter.total_bytes - at_first[name]) / seconds for name, counter in counters.items()}
-    for counter in counters.values():
-        counter.stop.set()
-    for thread in threads:
-        thread.join(20)
-    return rates, wait_us
+    try:
+        yield
+    finally:
+        for counter in counters.values():
+            counter.stop.set()
+        for thread in threads:
+            thread.join(10)
+
+
+def _totals(counters: Mapping[str, Counter]) -> dict[str, int]:
+    return {name: counter.total for name, counter in counters.items()}
 
 
 def _written_by(address: tuple[str, int], topic: str) -> Callable[[], int]:
@@ -139,168 +232,3 @@ def _fill(servers: str, size_bytes: float) -> None:
         for number in range(int(size_bytes) // len(VALUE)):
             producer.send(FILLED, VALUE, partition=number % PARTITIONS)
         producer.flush()
-
-
-# --- producers ---
-
-
-def _produce_confluent(servers: str, client_id: str, counter: Counter) -> None:
-    from confluent_kafka import Producer as Confluent
-
-    producer = Confluent(
-        {"bootstrap.servers": servers, "client.id": client_id, "linger.ms": 20, "queue.buffering.max.messages": 2000}
-    )
-    while not counter.stop.is_set():
-        try:
-            producer.produce(client_id, VALUE)
-        except BufferError:
-            producer.poll(0.05)
-        producer.poll(0)
-    producer.purge()
-
-
-def _produce_kafka_python(servers: str, client_id: str, counter: Counter) -> None:
-    from kafka import KafkaProducer
-
-    producer = KafkaProducer(bootstrap_servers=servers, client_id=client_id, linger_ms=20)
-    while not counter.stop.is_set():
-        futures = [producer.send(client_id, VALUE) for _ in range(100)]
-        for future in futures:
-            future.get(120)
-
-
-def _produce_aiokafka(servers: str, client_id: str, counter: Counter) -> None:
-    from aiokafka import AIOKafkaProducer
-
-    async def run() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=servers, client_id=client_id, linger_ms=20) as producer:
-            while not counter.stop.is_set():
-                for future in [await producer.send(client_id, VALUE) for _ in range(100)]:
-                    await future
-
-    asyncio.run(run())
-
-
-def _produce_ours(servers: str, client_id: str, counter: Counter) -> None:
-    with Producer(bootstrap_servers=servers, client_id=client_id, linger_ms=20) as producer:
-        while not counter.stop.is_set():
-            for sent in [producer.send(client_id, VALUE) for _ in range(100)]:
-                sent.result(120)
-
-
-def _produce_java(servers: str, client_id: str, counter: Counter) -> None:
-    words = ["--topic", client_id, "--num-records", "100000000", "--record-size", str(len(VALUE)), "--throughput", "-1"]
-    words += ["--producer-props", f"bootstrap.servers={servers}", f"client.id={client_id}", "linger.ms=20"]
-    words += ["buffer.memory=2000000"]
-    _watch_java("org.apache.kafka.tools.ProducerPerformance", words, counter)
-
-
-# --- consumers ---
-
-
-def _consume_confluent(servers: str, client_id: str, counter: Counter) -> None:
-    from confluent_kafka import Consumer as Confluent
-
-    consumer = Confluent(
-        {
-            "bootstrap.servers": servers,
-            "client.id": client_id,
-            "group.id": client_id,
-            "auto.offset.reset": "earliest",
-            "fetch.message.max.bytes": _FETCH_BYTES,
-        }
-    )
-    consumer.subscribe([FILLED])
-    while not counter.stop.is_set():
-        for message in consumer.consume(100, 0.2):
-            counter.add(len(message.value() or b""))
-    consumer.close()
-
-
-def _consume_kafka_python(servers: str, client_id: str, counter: Counter) -> None:
-    from kafka import KafkaConsumer
-
-    consumer = KafkaConsumer(
-        FILLED,
-        bootstrap_servers=servers,
-        client_id=client_id,
-        group_id=client_id,
-        auto_offset_reset="earliest",
-        max_partition_fetch_bytes=_FETCH_BYTES,
-    )
-    while not counter.stop.is_set():
-        for records in consumer.poll(200).values():
-            counter.add(sum(len(record.value) for record in records))
-    consumer.close()
-
-
-def _consume_aiokafka(servers: str, client_id: str, counter: Counter) -> None:
-    from aiokafka import AIOKafkaConsumer
-
-    async def run() -> None:
-        consumer: Any = AIOKafkaConsumer(
-            FILLED,
-            bootstrap_servers=servers,
-            client_id=client_id,
-            group_id=client_id,
-            auto_offset_reset="earliest",
-            max_partition_fetch_bytes=_FETCH_BYTES,
-        )
-        async with consumer:
-            while not counter.stop.is_set():
-                found = await consumer.getmany(timeout_ms=200)
-                counter.add(sum(len(record.value) for records in found.values() for record in records))
-
-    asyncio.run(run())
-
-
-def _consume_ours(servers: str, client_id: str, counter: Counter) -> None:
-    settings = {"bootstrap.servers": servers, "client.id": client_id, "group.id": client_id}
-    settings |= {"auto.offset.reset": "earliest", "max.partition.fetch.bytes": str(_FETCH_BYTES)}
-    with Consumer(settings) as consumer:
-        consumer.subscribe([FILLED])
-        while not counter.stop.is_set():
-            counter.add(sum(len(record.value or b"") for record in consumer.poll(0.2)))
-
-
-def _consume_java(servers: str, client_id: str, counter: Counter) -> None:
-    with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
-        file.write(f"client.id={client_id}\nmax.partition.fetch.bytes={_FETCH_BYTES}\n")
-        file.flush()
-        words = ["--bootstrap-server", servers, "--topic", FILLED, "--messages", "100000000", "--group", client_id]
-        words += ["--consumer.config", file.name, "--show-detailed-stats", "--reporting-interval", "1000"]
-        words += ["--hide-header", "--timeout", "600000"]
-        _watch_java("org.apache.kafka.tools.ConsumerPerformance", words, counter)
-
-
-def _watch_java(main_class: str, words: list[str], counter: Counter) -> None:
-    """Run one of Kafka's tools; a consumer's reports say how many megabytes it has read."""
-    command = [*apache_kafka.tool_command(main_class), *words]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None, "it is a pipe"
-
-    def end() -> None:
-        counter.stop.wait()
-        process.kill()
-
-    threading.Thread(target=end, daemon=True).start()
-    for line in process.stdout:
-        if line.count(",") >= _REPORT_FIELDS_MIN and "records sent" not in line:
-            counter.add(int(float(line.split(",")[2]) * (1 << 20)) - counter.total_bytes)
-    process.wait()
-
-
-PRODUCERS: Final[dict[str, Run]] = {
-    "confluent-kafka": _produce_confluent,
-    "kafka-python": _produce_kafka_python,
-    "aiokafka": _produce_aiokafka,
-    "Java": _produce_java,
-    "tidelog.client": _produce_ours,
-}
-CONSUMERS: Final[dict[str, Run]] = {
-    "confluent-kafka": _consume_confluent,
-    "kafka-python": _consume_kafka_python,
-    "aiokafka": _consume_aiokafka,
-    "Java": _consume_java,
-    "tidelog.client": _consume_ours,
-}

@@ -11,17 +11,15 @@ from benchmarks import frames, load, security_load
 from benchmarks.admin import open_socket
 from benchmarks.cases import (
     ACKS_LEADER,
-    FETCH_BATCH_BYTES,
-    FETCH_LOG_BYTES,
     RECORD_BYTES,
     SMALL_RECORD,
     Better,
     Case,
     Figure,
     Figures,
+    fetches,
     times_kafka,
 )
-from benchmarks.frames import FetchLimits
 from benchmarks.lab import Bench, reply_size
 from benchmarks.processes import HOST
 from benchmarks.secured_brokers import add_user, client_context, ports_of
@@ -37,7 +35,6 @@ from tidelog.security.acls import (
     ResourcePattern,
 )
 
-TLS_LOG_BYTES: Final = FETCH_LOG_BYTES // 2
 ACLS: Final = 1_000
 _SLICE_BYTES: Final = 256 << 20
 
@@ -72,27 +69,7 @@ def tls_batches(batch_bytes: int) -> Callable[[Bench], Figures]:
 
 def tls_fetches(fetch_bytes: int) -> Callable[[Bench], Figures]:
     """Read a log from the page cache in turns of `fetch_bytes`, encrypted."""
-
-    def run(bench: Bench) -> Figures:
-        batch_bytes = min(fetch_bytes, FETCH_BATCH_BYTES)
-        records = frames.batch_of_bytes(batch_bytes, RECORD_BYTES)
-        per_batch = batch_bytes // RECORD_BYTES
-        batch_count = TLS_LOG_BYTES // batch_bytes
-        with bench.topic() as topic, _over_tls(bench) as sock:
-            for _ in range(batch_count):
-                topic.admin.produce(topic.name, 0, records)
-            limits = FetchLimits(bytes_max=fetch_bytes)
-            step = max(1, fetch_bytes // batch_bytes)
-            starts = range(0, batch_count - step, step)
-            requests = [frames.fetch(topic.topic_id, [(0, number * per_batch)], limits) for number in starts]
-            sample, _ = bench.measure(
-                lambda seconds: security_load.fetch_over_tls(sock, requests, fetch_bytes + FETCH_BATCH_BYTES, seconds)
-            )
-            if sample.payload_bytes < 0.5 * sample.requests * fetch_bytes:
-                raise RuntimeError(f"{sample.requests} fetches brought {sample.payload_bytes} bytes only")
-        return {"throughput": sample.megabytes_per_second}
-
-    return run
+    return fetches(fetch_bytes, connect=_over_tls, flags=0)
 
 
 def handshakes(bench: Bench) -> Figures:

@@ -1,4 +1,4 @@
-"""Loops that connect again and again: TLS handshakes, SCRAM logins. And a fetch loop over TLS.
+"""Loops that connect again and again: TLS handshakes, SCRAM logins.
 
 Several threads, because one client waits for the network most of its time; what OpenSSL computes and what sockets wait
 for needs no interpreter lock.
@@ -14,7 +14,7 @@ import struct
 import threading
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from benchmarks import frames
@@ -108,31 +108,6 @@ def _exchange(sock: socket.socket, token: bytes) -> bytes:
         raise RuntimeError(f"SaslAuthenticate: error {error_code}: {reply[8:position].decode()}")
     (size,) = struct.unpack_from(">i", reply, position)
     return reply[position + 4 : position + 4 + size]
-
-
-def fetch_over_tls(sock: ssl.SSLSocket, requests: Sequence[bytes], reply_bytes_max: int, seconds: float) -> Sample:
-    """As `load.fetch_in_turn`, record by record: TLS knows no MSG_WAITALL."""
-    sample = Sample()
-    buffer = memoryview(bytearray(reply_bytes_max))
-    send, receive_into, clock = sock.sendall, sock.recv_into, time.perf_counter
-    requested = taken = 0
-    count = len(requests)
-    with measured(sample):
-        deadline = clock() + seconds
-        while clock() < deadline:
-            send(requests[requested % count])
-            received = receive_into(buffer)
-            expected = int.from_bytes(buffer[:4], "big") + 4
-            while received < expected:
-                more = receive_into(buffer[received:expected])
-                if not more:
-                    raise RuntimeError("connection closed in the middle of a measurement")
-                received += more
-            taken += received
-            requested += 1
-    sample.requests = requested
-    sample.payload_bytes = taken
-    return sample
 
 
 def _frame(api_key: int, version: int, body: bytes) -> bytes:

@@ -9,6 +9,8 @@ from tests.integration.certificates import Certificates
 USER, PASSWORD = "alice", 'al,ice"s = secret'
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+METADATA_SOON = {"metadata_max_age_ms": 5000}
+"""For kafka-python, whose consumers may miss their topic while they bootstrap: until a refresh they read nothing."""
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 

@@ -15,6 +15,7 @@ from benchmarks import apache_kafka
 from benchmarks.apache_kafka import KafkaBroker, ZooKeeper, run_tool
 from benchmarks.processes import HOST, free_port
 from tests.compat.security.secured import (
+    METADATA_SOON,
     java_transport,
     librdkafka_transport,
     python_transport,
@@ -92,7 +93,7 @@ def principals(running: Inside) -> set[str]:
 
 def collected(poll: Callable[[], list[Any]]) -> list[Any]:
     found: list[Any] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(found) < len(VALUES) and time.monotonic() < deadline:
         found += poll()
     return found
@@ -212,11 +213,11 @@ def test_kafka_python(broker: Inside, certificates: Certificates, protocol: str)
     producer = KafkaProducer(**settings)
     try:
         for value in VALUES:
-            producer.send(f"kafka-python-{protocol}", value).get(30)
+            producer.send(f"kafka-python-{protocol}", value).get(60)
         assert "User:alice" in principals(broker)
     finally:
         producer.close()
-    consumer = KafkaConsumer(f"kafka-python-{protocol}", auto_offset_reset="earliest", **settings)
+    consumer = KafkaConsumer(f"kafka-python-{protocol}", auto_offset_reset="earliest", **METADATA_SOON, **settings)
     try:
         assert collected(lambda: [r.value for records in consumer.poll(500).values() for r in records]) == VALUES
     finally:

@@ -14,6 +14,7 @@ from benchmarks.apache_kafka import KafkaBroker, ProcessFailedError, ZooKeeper, 
 from benchmarks.processes import HOST, free_port
 from tests.compat.security.conftest import Secured
 from tests.compat.security.secured import (
+    METADATA_SOON,
     java_transport,
     librdkafka_transport,
     python_transport,
@@ -66,7 +67,7 @@ EITHER_PROTOCOL = pytest.mark.parametrize("protocol", usually(["SASL_SSL"], ["SA
 
 def collected(poll: Callable[[], list[Any]]) -> list[Any]:
     found: list[Any] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(found) < len(VALUES) and time.monotonic() < deadline:
         found += poll()
     return found
@@ -121,10 +122,10 @@ def test_kafka_python(secured: Secured, issuer: Issuer, protocol: str) -> None:
     producer = KafkaProducer(**settings)
     try:
         for value in VALUES:
-            producer.send(f"kafka-python-{protocol}", value).get(30)
+            producer.send(f"kafka-python-{protocol}", value).get(60)
     finally:
         producer.close()
-    consumer = KafkaConsumer(f"kafka-python-{protocol}", auto_offset_reset="earliest", **settings)
+    consumer = KafkaConsumer(f"kafka-python-{protocol}", auto_offset_reset="earliest", **METADATA_SOON, **settings)
     try:
         assert collected(lambda: [r.value for records in consumer.poll(500).values() for r in records]) == VALUES
     finally:
