@@ -50,6 +50,8 @@ PARTITIONS: Final = 3
 
 DELIVERY_S: Final = 90
 TRANSACTION_S: Final = 20
+_NO_BROKERS: Final = "Did we not perform bootstrap?"
+"""What aiokafka says if a broker that has just started names no brokers, as Kafka's also do."""
 _PAUSE_S: Final = 0.3
 _BETWEEN_S: Final = (0.02, 0.12)
 _STOP_S: Final = DELIVERY_S + 30.0
@@ -169,6 +171,10 @@ class Load:
                 self.counts[f"{name} began again after {_name_of(error)}"] += 1
                 time.sleep(_PAUSE_S)
             except Exception as error:
+                if _NO_BROKERS in str(error):
+                    self.counts[f"{name} began again, as it knew no brokers"] += 1
+                    time.sleep(_PAUSE_S)
+                    continue
                 self.crashed.append(f"{name} crashed: {error!r}")
                 return
 
