@@ -169,6 +169,7 @@ def chromium(url: str) -> Iterator[Chromium]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     try:
+        driver.set_script_timeout(120)
         yield Chromium(driver, url)
     finally:
         driver.quit()

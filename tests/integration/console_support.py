@@ -1,8 +1,11 @@
-"""A console inside this process, and a browser's part of it: pages, forms, their secrets."""
+"""A console, inside this process or as one of its own, and a browser's part of it: pages, forms, their secrets."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,3 +50,21 @@ def console(servers: str, **settings: Any) -> Iterator[Browser]:
     app = build_app(ConsoleSettings(client=client, listen=LISTEN, sample_interval_s=0.2, **settings), clock)
     with TestClient(app, base_url=f"http://{LISTEN}") as made:
         yield Browser(made)
+
+
+@contextmanager
+def console_process(servers: str, *options: str, **environment: str) -> Iterator[str]:
+    """The URL of a console that runs as its users run it."""
+    command = [sys.executable, "-m", "tidelog", "console", "--bootstrap-server", servers, "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [*command, *options], stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )
+    assert process.stdout is not None
+    try:
+        words = process.stdout.readline().split()
+        assert words[:3] == ["tidelog", "console", "ready"], words
+        yield words[3]
+    finally:
+        process.terminate()
+        process.stdout.close()
+        assert process.wait(60) == 0

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,10 +18,11 @@ import pytest
 from tests.compat.transactions.protocol import Rpc
 from tests.integration import console_browser
 from tests.integration.console_browser import Chromium, chromium
+from tests.integration.console_support import console_process
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import ConfigChange, ConfigResource, NewTopic, ResourceType
 from tidelog.client.consumer import Consumer
-from tidelog.client.errors import ProducerFenced
+from tidelog.client.errors import ApiError, ProducerFenced
 from tidelog.client.producer import Producer
 from tidelog.client.retry.headers import Origin, Trail, encode
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
@@ -102,23 +101,6 @@ def admin(cluster: Cluster) -> Iterator[Admin]:
         yield made
 
 
-@contextmanager
-def console_process(servers: str, *options: str, **environment: str) -> Iterator[str]:
-    command = [sys.executable, "-m", "tidelog", "console", "--bootstrap-server", servers, "--listen", "127.0.0.1:0"]
-    process = subprocess.Popen(
-        [*command, *options], stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
-    )
-    assert process.stdout is not None
-    try:
-        words = process.stdout.readline().split()
-        assert words[:3] == ["tidelog", "console", "ready"], words
-        yield words[3]
-    finally:
-        process.terminate()
-        process.stdout.close()
-        assert process.wait(20) == 0
-
-
 @pytest.fixture(scope="module")
 def browser(cluster: Cluster) -> Iterator[Chromium]:
     with console_process(cluster.bootstrap_servers) as url, chromium(url) as made:
@@ -171,7 +153,7 @@ def _fill(cluster: Cluster) -> None:
             producer.init_transactions()
             with producer.transaction():
                 producer.send("payments", b"sure", partition=0)
-        coordinator = cluster.leader_of("__transaction_state", 0)
+        coordinator = _leader_of(cluster, "__transaction_state")
         admin.create_topics([NewTopic("stuck", assignment=[[coordinator]])])
         port = int(cluster.address_of(coordinator).rpartition(":")[2])
         with Rpc(port) as rpc:
@@ -192,6 +174,19 @@ def _fill(cluster: Cluster) -> None:
         for group, offset in (("reports", 3), (HOSTILE, 1)):
             places = {TopicPartition("orders", each): OffsetAndMetadata(offset) for each in range(6)}
             admin.alter_consumer_group_offsets(group, places)
+
+
+def _leader_of(cluster: Cluster, topic: str) -> int:
+    """The leader of a topic that was created by itself: one broker may know it a moment later than the other."""
+    found: list[int] = []
+
+    def is_known() -> bool:
+        with suppress(ApiError):
+            found.append(cluster.leader_of(topic, 0))
+        return bool(found) and found[-1] >= 0
+
+    until(is_known)
+    return found[-1]
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -341,7 +336,7 @@ def test_what_was_added_is_removed_and_moves_are_cancelled(filled: Chromium, adm
     browser.open("/reassignments")
     browser.follow("Cancel the move of big-0")
     assert "was cancelled" in browser.follow("Cancel the move")
-    assert admin.describe_topics(["big"])["big"].partitions[0].replicas == (1,)
+    until(lambda: admin.describe_topics(["big"])["big"].partitions[0].replicas == (1,))
     browser.open("/access?principal=alice")
     browser.follow("Delete allow read of User:alice on topic ord")
     assert "was deleted" in browser.follow("Delete the entry")

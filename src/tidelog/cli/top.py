@@ -97,9 +97,9 @@ def views(before: activity.Look | None, now: activity.Look, rows: int) -> list[V
 
 
 def as_json(before: activity.Look | None, now: activity.Look, rows: int) -> dict[str, Any]:
-    """One update for programs; rates are null in the first."""
+    """One update for programs; rates are null in the first. The time is that of the look, which rates are based on."""
     return {
-        "time": round(time.time(), 3),
+        "time": round(time.time() - (time.monotonic() - now.at_s), 3),
         "brokers": [each._asdict() for each in activity.brokers(before, now)],
         "topics": [each._asdict() for each in activity.topics(before, now)[:rows]],
         "groups": [each._asdict() for each in activity.groups(before, now)[:rows]],

@@ -146,13 +146,13 @@ async def _read(
     if not unread:
         return done
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + SECONDS_MAX
     scanned = 0
     matched: Counter[int] = Counter()
     async with view.consumer(**_CONSUMER) as consumer:
         await consumer.assign([TopicPartition(topic, each) for each in sorted(unread)])
         for each in unread:
             consumer.seek(TopicPartition(topic, each), starts[each])
+        deadline = loop.time() + SECONDS_MAX
         while unread and scanned < SCANNED_MAX and loop.time() < deadline:
             polled = await consumer.poll(_POLL_S)
             for record in polled:

@@ -88,7 +88,7 @@ def apicurio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _wait_for(url: str, process: "subprocess.Popen[bytes]", output: Path) -> None:
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 180
     while True:
         try:
             with urllib.request.urlopen(f"{url}/subjects", timeout=5):

@@ -1,8 +1,12 @@
 """Our serializers and Confluent's read each other's bytes, through one registry; and a record goes all the way."""
 
+import html
 import json
+import ssl
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +17,8 @@ from confluent_kafka.schema_registry import json_schema as confluent_json
 from confluent_kafka.schema_registry import protobuf as confluent_protobuf
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from tests.integration.certificates import make_certificates
+from tests.integration.console_support import console_process
 from tests.integration.registry_server import RegistryServer
 from tidelog.client import Consumer, DeserializationFailed, Producer, SerializationFailed
 from tidelog.client.schemas import (
@@ -256,3 +262,36 @@ def test_a_real_registry_serves_all_three_types(apicurio: str, orders_pb2: Modul
     with pytest.raises(RegistryError) as caught:
         client.register("orders-value", other)
     assert caught.value.status == 409
+
+
+@pytest.mark.java
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_the_console_shows_what_serializers_wrote_and_is_served_over_tls(
+    apicurio: str, orders_pb2: ModuleType, tmp_path: Path
+) -> None:
+    pytest.importorskip("uvicorn", reason="the console needs tidelog[console]")
+    client = SchemaRegistry(apicurio)
+    message = order_of(orders_pb2)
+    values = {
+        "sold-avro": AvroSerializer[Any](client, ORDER).serialize("sold-avro", VALUE),
+        "sold-json": JsonSchemaSerializer[Any](client, JSON_ORDER).serialize("sold-json", VALUE),
+        "sold-protobuf": ProtobufSerializer(client, type(message)).serialize("sold-protobuf", message),
+    }
+    make_certificates(tmp_path)
+    options = ["--schema-registry", apicurio]
+    options += ["--tls-certificate", str(tmp_path / "broker.crt"), "--tls-key", str(tmp_path / "broker.key")]
+    trusted = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    with Broker() as broker:
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for topic, value in values.items():
+                producer.send(topic, value).result(60)
+        with console_process(broker.bootstrap_servers, *options) as url:
+            assert url.startswith("https://")
+            for topic in values:
+                with urllib.request.urlopen(f"{url}/topics/{topic}/messages?start=oldest", context=trusted) as reply:
+                    page = html.unescape(reply.read().decode())
+                    assert "Secure" in reply.headers["set-cookie"]
+                assert f"{topic.removeprefix('sold-')}, schema " in page
+                assert '"id": "a-1"' in page
+                assert '"pieces": ' in page
