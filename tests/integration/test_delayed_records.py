@@ -140,7 +140,8 @@ def test_retention_leaves_those_that_wait() -> None:
     """They are copied out of the segments that are deleted, and still wait after a kill."""
     settings = {**SETTINGS, "segment.bytes": 10_000, "retention.ms": 500, "file.delete.delay.ms": 0}
     where = TopicPartition("t", 0)
-    with Broker({"log.retention.check.interval.ms": 200, "log.initial.task.delay.ms": 100}, process=True) as broker:
+    quick = {"log.retention.check.interval.ms": 200, "log.initial.task.delay.ms": 100}
+    with Broker(quick, process=True, timeout_s=SECONDS) as broker:
         broker.create_topic("t", config=settings)
         servers = broker.bootstrap_servers
         with (
@@ -169,6 +170,7 @@ def test_retention_leaves_those_that_wait() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(300)
 def test_a_compacted_topic_keeps_what_waits_and_the_last_that_was_delivered() -> None:
     """A waiting record is no value of its key yet and does not hold up compaction; settled control batches go."""
     settings = {
@@ -178,7 +180,7 @@ def test_a_compacted_topic_keeps_what_waits_and_the_last_that_was_delivered() ->
         "min.cleanable.dirty.ratio": 0.01,
         "file.delete.delay.ms": 0,
     }
-    with Broker({"log.cleaner.backoff.ms": 200}, process=True) as broker:
+    with Broker({"log.cleaner.backoff.ms": 200}, process=True, timeout_s=SECONDS) as broker:
         broker.create_topic("t", config=settings)
         with (
             Producer(bootstrap_servers=broker.bootstrap_servers) as producer,

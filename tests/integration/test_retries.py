@@ -210,6 +210,7 @@ def test_a_topic_that_would_not_delay_is_refused(broker: Broker, topic: str) -> 
 
 
 @pytest.mark.long
+@pytest.mark.timeout(300)
 def test_members_that_join_and_leave_lose_nothing_and_keep_the_order_of_keys(broker: Broker) -> None:
     """Partitions move while handlers fail and records wait behind failed ones of their key."""
     topic, count, keys = unique("orders"), 400, 20

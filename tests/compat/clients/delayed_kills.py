@@ -131,7 +131,7 @@ def run(times: int, seed: int, between_s: tuple[float, float] = (0.3, 1.5)) -> O
     """Kill the broker so many times; then wait until everything has arrived."""
     rng = random.Random(seed)
     downs: list[tuple[float, float]] = []
-    with Broker(process=True) as broker:
+    with Broker(process=True, timeout_s=SECONDS_MAX) as broker:
         broker.create_topic(TOPIC, PARTITIONS, config={"tidelog.delay.enable": "true", "segment.bytes": 200_000})
         reader = Reader(broker.bootstrap_servers)
         load = Load(broker.bootstrap_servers, rng)
