@@ -47,7 +47,7 @@ BURST_SECONDS: Final = 10.0
 _START_SECONDS_MAX, _BURST_SECONDS_MAX = 60.0, 20.0
 """So long clients may take to start, and to spend their bursts; on a busy machine the measurement then begins."""
 _BYSTANDER: Final = frames.CLIENT_ID.decode()
-PERCENT, CHANGES, CONNECTIONS = 20.0, 2.0, 5
+PERCENT, CHANGES, CONNECTIONS = 5.0, 2.0, 5
 _USED: Final = re.compile(
     r'^tidelog_quota_used_total\{quota="(\w+)",user="[^"]*",client_id="([^"]*)"\} (\S+)', re.MULTILINE
 )
