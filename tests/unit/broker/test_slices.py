@@ -11,6 +11,7 @@ import pytest
 
 from tidelog.broker import slices as module
 from tidelog.broker.client_quotas import ClientQuotaManager
+from tidelog.broker.request_hooks import RequestHooks
 from tidelog.broker.slices import SLICE_SECONDS, TimeSlices
 from tidelog.quotas import QuotaEntity
 from tidelog.timing import ManualClock
@@ -213,7 +214,7 @@ def test_every_slice_is_measured_for_the_client_whose_work_it_is(clock: Time) ->
             counted[connection] = counted.get(connection, 0.0) + seconds
 
         manager.count_time = count_time  # type: ignore[method-assign]
-        dispatcher: Any = SimpleNamespace(hooks=None, set_hooks=lambda _hooks: None)
+        dispatcher: Any = SimpleNamespace(hooks=RequestHooks(), set_hooks=lambda _hooks: None)
         manager.use(dispatcher)
         manager._request.set_limit(QuotaEntity("alice", None), 1.0)
         manager._hook()
