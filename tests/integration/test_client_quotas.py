@@ -112,7 +112,7 @@ def test_a_consumer_above_its_quota_is_answered_without_records(broker: Broker) 
 
 
 def test_request_time_is_limited_by_user(broker: Broker) -> None:
-    alter(broker, {"user": "ANONYMOUS"}, request_percentage=1e-9)
+    alter(broker, {"user": "ANONYMOUS"}, request_percentage=1e-4)
     with RawClient(broker.port) as client:
         listing = m.ListGroupsRequest()
         client.call(listing)

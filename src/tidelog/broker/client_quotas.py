@@ -69,7 +69,8 @@ class ClientQuotaManager:
         burst_ms = quota_burst_ms(config)
         self._produce = ClientQuotas(burst_ms)
         self._fetch = ClientQuotas(burst_ms)
-        self._request = ClientQuotas(burst_ms)
+        # A process that the machine stops for seconds must not charge them to a client for minutes.
+        self._request = ClientQuotas(burst_ms, is_debt_bounded=True)
         self._request_wait_max_ms = config.quota_window_size_seconds * 1000
         self._mutations = ClientQuotas(
             config.controller_quota_window_num * config.controller_quota_window_size_seconds * 1000

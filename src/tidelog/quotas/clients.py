@@ -56,9 +56,13 @@ def _candidates(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, QuotaE
 class ClientQuotas:
     """All limits of one type, and what is measured against them."""
 
-    def __init__(self, burst_ms: int = 10_000) -> None:
-        """A client that was idle may spend at once what its limit lets through in `burst_ms`."""
+    def __init__(self, burst_ms: int = 10_000, *, is_debt_bounded: bool = False) -> None:
+        """A client that was idle may spend at once what its limit lets through in `burst_ms`.
+
+        With a bounded debt it has paid for the rest after the same time, however much it was.
+        """
         self._burst_ms = burst_ms
+        self._is_debt_bounded = is_debt_bounded
         self._limits: dict[QuotaEntity, float] = {}
         self._resolved: dict[tuple[str, str], tuple[QuotaEntity, float] | None] = {}
         self._buckets: dict[QuotaEntity, TokenBucket] = {}
@@ -95,7 +99,7 @@ class ClientQuotas:
         sharing, limit = found
         bucket = self._buckets.pop(sharing, None)
         if bucket is None:
-            bucket = TokenBucket(limit, self._burst_ms, now_ms)
+            bucket = TokenBucket(limit, self._burst_ms, now_ms, is_debt_bounded=self._is_debt_bounded)
             if len(self._buckets) >= _MEASURED_MAX:
                 del self._buckets[next(iter(self._buckets))]
         elif bucket.rate != limit:

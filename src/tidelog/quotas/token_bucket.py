@@ -22,10 +22,14 @@ _ROUNDING: Final = 1e-6
 class TokenBucket:
     """Tokens for those who share a quota. Times are in milliseconds of a monotonic clock."""
 
-    __slots__ = ("_burst", "_burst_ms", "_rate", "_tokens", "_updated_ms", "taken")
+    __slots__ = ("_burst", "_burst_ms", "_is_debt_bounded", "_rate", "_tokens", "_updated_ms", "taken")
 
-    def __init__(self, rate: float, burst_ms: float, now_ms: float) -> None:
-        """`rate` is in tokens per second; a full bucket holds what the rate lets through in `burst_ms`."""
+    def __init__(self, rate: float, burst_ms: float, now_ms: float, *, is_debt_bounded: bool = False) -> None:
+        """`rate` is in tokens per second; a full bucket holds what the rate lets through in `burst_ms`.
+
+        A bounded debt is paid in `burst_ms`, however much was taken.
+        """
+        self._is_debt_bounded = is_debt_bounded
         self._rate = rate
         self._burst_ms = burst_ms
         self._burst = self._tokens = rate * burst_ms / 1000
@@ -53,6 +57,8 @@ class TokenBucket:
         """Take tokens, whether or not there are so many."""
         self._refill(now_ms)
         self._tokens -= count
+        if self._is_debt_bounded:
+            self._tokens = max(self._tokens, -self._burst)
         self.taken += count
 
     def is_empty(self, now_ms: float) -> bool:

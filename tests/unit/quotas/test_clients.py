@@ -102,6 +102,13 @@ def test_a_bucket_lets_a_burst_through_and_then_the_rate() -> None:
     assert quotas.bucket_of("bob", "app", 5000) is None
 
 
+def test_a_bounded_debt_is_paid_in_the_time_of_a_burst() -> None:
+    quotas = ClientQuotas(burst_ms=10_000, is_debt_bounded=True)
+    quotas.set_limit(QuotaEntity("alice", None), 2)
+    assert quotas.record("alice", "app", 1_000_000, 0) == 10_000
+    assert quotas.wait_ms("alice", "app", 10_000) == 0
+
+
 def test_a_changed_rate_holds_at_once_and_keeps_the_debt() -> None:
     quotas = ClientQuotas(burst_ms=10_000)
     quotas.set_limit(QuotaEntity("alice", None), 1)
