@@ -7,7 +7,7 @@
 Each batch is a batch write with the promise of the streaming sink: tasks know the query and the batch they belong to.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.spark.command_config import COMMAND_CONFIG
@@ -45,15 +45,15 @@ def write_each_batch(**options: Any) -> Callable[["DataFrame", int], None]:
             if plan is not None:
                 chosen[PLAN_OPTION] = plan
         if delivery == EXACTLY_ONCE and not is_placed(rows):
-            rows = place_rows(rows, topic=given.text("topic"), **_for_placing(texts))
+            rows = place_rows(rows, topic=given.text("topic"), **placing_options(texts))
         rows.write.format("tidelog").options(**chosen).mode("append").save()
 
     return write
 
 
-def _for_placing(texts: dict[str, str]) -> dict[str, Any]:
-    """The options that `place_rows` takes."""
-    connection = {name: value for name, value in texts.items() if name.lower().startswith(_CONNECTION)}
+def placing_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """Those of the sink's options that `place_rows` takes."""
+    connection = {name: value for name, value in options.items() if name.lower().startswith(_CONNECTION)}
     return {**connection, "bootstrap_servers": Options(connection).bootstrap_servers()}
 
 

@@ -14,9 +14,9 @@ from tidelog.client.aio.admin.types import EARLIEST, LATEST
 from tidelog.client.cluster import Cluster
 from tidelog.client.types import TopicPartition
 from tidelog.spark.pipeline.checks.survey import survey
-from tidelog.spark.pipeline.definition.endpoints import Files, Topic, with_room
-from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
-from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
+from tidelog.spark.pipeline.definition.endpoints import Files, Topic
+from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
+from tidelog.spark.pipeline.failing.routing import ladder_of
 from tidelog.spark.pipeline.running.backfill_plan import BackfillPlan, BackfillState, Bound, Ranges, new_plan
 from tidelog.spark.pipeline.running.checkpoints import local_path
 from tidelog.spark.pipeline.running.job_properties import job_properties
@@ -168,72 +168,16 @@ class Backfill:
         return self._spark.read.format("tidelog").options(**{**options, **where}).load()
 
     def _writer(self) -> WriteRows:
-        ladder = ladder_of(self._pipeline)
-        return self._plain() if ladder is None else self._with_policy(ladder)
+        from tidelog.spark.pipeline.running.computing import prepare
+        from tidelog.spark.pipeline.running.engine import BatchEngine
+        from tidelog.spark.pipeline.running.staged import StagedRows
 
-    def _plain(self) -> WriteRows:
-        from tidelog.spark.pipeline.definition.chain import run_steps
-        from tidelog.spark.pipeline.running.opening import open_tables
-        from tidelog.spark.pipeline.running.sinks import stop_at_failed
-
-        writers: list[WriteRows] = []
-
-        def write(records: "DataFrame", number: int) -> None:
-            tables = open_tables(self._spark, self._pipeline, self._connection)
-            records = records if self._shows_headers() else records.drop("headers")
-            steps = self._pipeline.steps
-            rows = run_steps(steps, records, tables, lambda computed: computed, on_failed=stop_at_failed).rows
-            if not writers:
-                topics = topic_sinks(self._pipeline)
-                others = [sink for sink in self._pipeline.sinks if not isinstance(sink, Topic)]
-                writers.extend(self._table_writer(sink, rows) for sink in others)
-                writers.extend([self._topic_writer(topics)] if topics else [])
-            for each in writers:
-                each(rows, number)
-
-        return write
-
-    def _table_writer(self, sink: Any, rows: "DataFrame") -> WriteRows:
-        from tidelog.spark.pipeline.definition.steps import RECORD
-        from tidelog.spark.pipeline.running.sinks import batch_function
-
-        write_rows = batch_function(sink, rows)
-        return lambda batch, number: write_rows(batch.drop(RECORD), number)
-
-    def _topic_writer(self, sinks: list[Topic]) -> WriteRows:
-        from tidelog.spark.pipeline.definition.steps import RECORD
-        from tidelog.spark.pipeline.running.columns import output_rows
-        from tidelog.spark.pipeline.running.sinks import topic_of
-        from tidelog.spark.sink.each_batch import write_each_batch
-
-        name = topic_of(sinks)
-        topic_option = {} if name is None else {"topic": name}
+        computation = prepare(self._pipeline, self._connection)
+        staged = None if computation.ladder is None else StagedRows(str(self._state.directory))
         # A part that is read again is the same part, even where its steps return something else each time.
-        fixed = {"onRepeatedBatch": "skip", **self._connection.options()}
-        write_topic = write_each_batch(**{**sinks[0].options, **fixed, **topic_option})
-        return lambda batch, number: write_topic(output_rows(batch, sinks).drop(RECORD), number)
-
-    def _with_policy(self, ladder: Ladder) -> WriteRows:
-        from tidelog.spark.pipeline.running.columns import restore
-        from tidelog.spark.pipeline.running.opening import open_tables
-        from tidelog.spark.pipeline.running.run import prepare_topics
-        from tidelog.spark.pipeline.running.staged import StagedEngine
-
-        pipeline, connection = self._pipeline, self._connection
-        record_bytes = prepare_topics(pipeline, ladder, connection)
-        sink = with_room((topic_sinks(pipeline) or [Topic()])[0], record_bytes)
-        place = str(self._state.directory)
-        engine = StagedEngine(
-            pipeline, ladder, lambda spark: open_tables(spark, pipeline, connection), sink, connection, place
-        )
-        return lambda records, number: engine.process(
-            restore(records, ladder, pipeline.name, show_headers=self._shows_headers()), number
-        )
-
-    def _shows_headers(self) -> bool:
-        assert isinstance(self._pipeline.source, Topic), "checked before"
-        given = {name.lower(): value for name, value in self._pipeline.source.options.items()}
-        return given.get("includeheaders", "false").lower() == "true"
+        more = {"onRepeatedBatch": "skip"} if computation.ladder is None else {}
+        engine = BatchEngine(computation, self._pipeline.sinks, self._spark, staged=staged, more=more)
+        return lambda records, number: engine.process(computation.restored(records), number)
 
 
 def _chosen(source: Topic) -> dict[str, str]:

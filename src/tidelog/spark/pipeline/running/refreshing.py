@@ -1,26 +1,15 @@
-"""Tables that are read again on a schedule, and batches that join with them.
-
-A streaming plan keeps the tables it started with. So a pipeline with such tables computes each batch by itself, in
-`foreachBatch`, with the tables that are current then.
-"""
+"""Tables that are read again on a schedule, and kept in memory between."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tidelog.client.durations import milliseconds
-from tidelog.spark.pipeline.definition.chain import run_steps
-from tidelog.spark.pipeline.definition.connection import Connection
-from tidelog.spark.pipeline.definition.endpoints import Refreshed, Sink, Topic
+from tidelog.spark.pipeline.definition.endpoints import Refreshed
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
-from tidelog.spark.pipeline.definition.steps import RECORD
-from tidelog.spark.pipeline.running.columns import output_rows
-from tidelog.spark.pipeline.running.engine import OpenTables, short_errors
-from tidelog.spark.pipeline.running.sinks import batch_function, routed_batches, stop_at_failed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 def has_refreshed(pipeline: Pipeline) -> bool:
@@ -47,32 +36,3 @@ class RefreshedTables:
         rows = open_table().persist()
         self._kept[name] = rows, now_s + milliseconds(table.every) / 1000
         return rows
-
-
-def batch_writer(
-    pipeline: Pipeline, rows: "DataFrame", sinks: Sequence[Sink], open_tables: OpenTables, connection: Connection
-) -> "DataStreamWriter":
-    """A writer of a pipeline without a policy whose batches are computed with the tables of their time."""
-    write = _writes(rows, sinks, connection)
-
-    def process(batch: "DataFrame", batch_id: int) -> None:
-        with short_errors():
-            tables = open_tables(batch.sparkSession)
-            write(_computed(pipeline, batch, tables), batch_id)
-
-    return rows.writeStream.outputMode("append").foreachBatch(process)
-
-
-def _computed(pipeline: Pipeline, batch: "DataFrame", tables: "Mapping[str, DataFrame]") -> "DataFrame":
-    result = run_steps(pipeline.steps, batch, tables, lambda computed: computed, on_failed=stop_at_failed).rows
-    return stop_at_failed(result)
-
-
-def _writes(rows: "DataFrame", sinks: Sequence[Sink], connection: Connection) -> "Callable[[DataFrame, int], Any]":
-    topics = [sink for sink in sinks if isinstance(sink, Topic)]
-    if topics:
-        write = routed_batches(topics[0], connection)
-        return lambda computed, batch_id: write(output_rows(computed, topics), batch_id)
-    (sink,) = sinks
-    others: Any = batch_function(sink, rows)  # type: ignore[arg-type] # files are rejected by the checks
-    return lambda computed, batch_id: others(computed.drop(RECORD), batch_id)

@@ -1,34 +1,22 @@
-"""Starts a pipeline's queries and waits for them.
-
-Four shapes, from the definition:
-
-    no policy              a query for each sink: read, steps, write
-    policy, steps in one   one query into topics, failed rows on their way in the same plan of expressions; also with
-                           state over batches (windows, joins of streams), which only a streaming plan can keep
-    policy, otherwise      one query that hands its batches to `engine`: set aside, keep order, write
-    policy, more sinks     the same, its batches computed once and kept until every sink has them (`staged`)
-"""
+"""Starts a pipeline's queries and waits for them."""
 
 import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Event, current_thread, main_thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from tidelog.client.cluster import Cluster
 from tidelog.client.durations import milliseconds
 from tidelog.spark.internals import context_of, is_java_gone
 from tidelog.spark.pipeline.checks.definition import check
-from tidelog.spark.pipeline.definition.connection import Connection
-from tidelog.spark.pipeline.definition.endpoints import Topic, texts, with_room
+from tidelog.spark.pipeline.definition.endpoints import Topic, texts
 from tidelog.spark.pipeline.definition.loading import MODULE_PREFIX
-from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
-from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
+from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
 from tidelog.spark.pipeline.running.batch_cut import cut_planned_batch, note_failure
 from tidelog.spark.pipeline.running.checkpoints import is_local
 from tidelog.spark.pipeline.running.job_properties import job_properties
@@ -37,7 +25,7 @@ from tidelog.spark.pipeline.running.supervision import Supervisor
 from tidelog.spark.session import spark_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -205,6 +193,8 @@ def start(pipeline: Pipeline, spark: "SparkSession", *, servers: str, once: bool
             f"pipeline {pipeline.name!r} cannot run in Spark Connect: it needs a session with a driver of its own; "
             "unset SPARK_REMOTE and use --master"
         )
+    from tidelog.spark.pipeline.running.queries import open_queries
+
     problems = [problem for problem in check(pipeline) if not problem.is_warning]
     if problems:
         raise PipelineError(f"pipeline {pipeline.name!r}: " + "; ".join(map(str, problems)))
@@ -212,8 +202,8 @@ def start(pipeline: Pipeline, spark: "SparkSession", *, servers: str, once: bool
     # Its jobs have a pool of their own: with fair scheduling a long batch of one pipeline does not delay the others.
     with job_properties(spark, {"spark.scheduler.pool": pipeline.name}):
         pipeline = _with_cut_batches(pipeline)
-        writers = _writers(pipeline, spark, pipeline.connection(servers))
-        return Running(pipeline, [_begin(each, pipeline, once) for each in writers])
+        queries = open_queries(pipeline, spark, pipeline.connection(servers))
+        return Running(pipeline, [_begin(each, pipeline, once) for each in queries])
 
 
 def _with_cut_batches(pipeline: Pipeline) -> Pipeline:
@@ -238,159 +228,6 @@ def _send_files_along(spark: "SparkSession") -> None:
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-def _begin(writer: "tuple[str, str, DataStreamWriter]", pipeline: Pipeline, once: bool) -> "StreamingQuery":
-    name, checkpoint, stream = writer
-    stream = stream.queryName(name).option("checkpointLocation", checkpoint)
+def _begin(stream: "DataStreamWriter", pipeline: Pipeline, once: bool) -> "StreamingQuery":
     interval = f"{milliseconds(pipeline.trigger)} milliseconds"
     return (stream.trigger(availableNow=True) if once else stream.trigger(processingTime=interval)).start()
-
-
-def _writers(
-    pipeline: Pipeline, spark: "SparkSession", connection: Connection
-) -> "list[tuple[str, str, DataStreamWriter]]":
-    from tidelog.spark.pipeline.running.opening import open_stream, open_streams, open_tables
-
-    ladder = ladder_of(pipeline)
-    record_bytes = 0 if ladder is None else prepare_topics(pipeline, ladder, connection)
-    rows = open_stream(spark, pipeline, connection, ladder)
-    tables: Mapping[str, DataFrame] = open_tables(spark, pipeline, connection)
-    if pipeline.streams:
-        tables = {**tables, **open_streams(spark, pipeline, connection)}
-    checkpoint = pipeline.checkpoint_path
-    if ladder is None:
-        return _plain(pipeline, rows, tables, connection)
-    sink = with_room((topic_sinks(pipeline) or [Topic()])[0], record_bytes)
-    return [(pipeline.name, checkpoint, _with_policy(pipeline, ladder, sink, rows, tables, connection, checkpoint))]
-
-
-def _plain(
-    pipeline: Pipeline, rows: "DataFrame", tables: "Mapping[str, DataFrame]", connection: Connection
-) -> "list[tuple[str, str, DataStreamWriter]]":
-    from tidelog.spark.pipeline.checks.state import check_state
-    from tidelog.spark.pipeline.definition.chain import run_steps
-    from tidelog.spark.pipeline.running.refreshing import batch_writer, has_refreshed
-    from tidelog.spark.pipeline.running.sinks import stop_at_failed, stream_writer
-
-    result = run_steps(pipeline.steps, rows, tables, lambda computed: computed, on_failed=stop_at_failed).rows
-    places = pipeline.checkpoint_paths
-    names = [pipeline.name if len(places) == 1 else f"{pipeline.name}-{number + 1}" for number in range(len(places))]
-    if has_refreshed(pipeline):
-        check_state(pipeline, result)
-        return [
-            (name, place, batch_writer(pipeline, rows, sinks, _table_opener(pipeline, connection), connection))
-            for name, place, sinks in zip(names, places, pipeline.written_sinks, strict=True)
-        ]
-    return [
-        (name, place, stream_writer(result, sinks, connection, place, pipeline.output_mode))
-        for name, place, sinks in zip(names, places, pipeline.written_sinks, strict=True)
-    ]
-
-
-def _with_policy(
-    pipeline: Pipeline,
-    ladder: Ladder,
-    sink: Topic,
-    rows: "DataFrame",
-    tables: "Mapping[str, DataFrame]",
-    connection: Connection,
-    checkpoint: str,
-) -> "DataStreamWriter":
-    from tidelog.spark.pipeline.definition.steps import RECORD
-    from tidelog.spark.pipeline.running.columns import restore, route
-    from tidelog.spark.pipeline.running.engine import BatchEngine
-    from tidelog.spark.pipeline.running.sinks import routed_batches, routed_stream
-    from tidelog.spark.pipeline.running.staged import StagedEngine
-
-    show_headers = (_option(pipeline, "includeHeaders") or "false").lower() == "true"
-    restored = restore(rows, ladder, pipeline.name, show_headers=show_headers)
-    is_all = len(topic_sinks(pipeline)) == len(pipeline.sinks)
-    evaluated, needs_batches = _evaluated(pipeline, restored, tables)
-    if is_all and not ladder.keeps_order and not needs_batches:
-        return routed_stream(route(evaluated, ladder, pipeline.name).drop(RECORD), sink, connection, checkpoint)
-
-    open_again = _table_opener(pipeline, connection)
-    if not is_all:
-        process = StagedEngine(pipeline, ladder, open_again, sink, connection, checkpoint).process
-    else:
-        order, hint = _order_keeper(pipeline, ladder, connection, checkpoint)
-
-        def restore_parked(parked: "DataFrame") -> "DataFrame":
-            return restore(parked, ladder, pipeline.name, show_headers=show_headers)
-
-        write = routed_batches(sink, connection)
-        process = BatchEngine(pipeline, ladder, open_again, write, order, hint, restore_parked).process
-    return restored.writeStream.outputMode("append").foreachBatch(process)
-
-
-def _table_opener(pipeline: Pipeline, connection: Connection) -> "Callable[[SparkSession], Mapping[str, DataFrame]]":
-    """A function that opens the tables of each batch; it keeps those that are refreshed on a schedule."""
-    from tidelog.spark.pipeline.running.opening import open_tables
-    from tidelog.spark.pipeline.running.refreshing import RefreshedTables
-
-    kept = RefreshedTables()
-    return lambda spark: open_tables(spark, pipeline, connection, kept)
-
-
-def _evaluated(pipeline: Pipeline, rows: "DataFrame", tables: "Mapping[str, DataFrame]") -> "tuple[DataFrame, bool]":
-    """The whole stream after all steps, and whether failed rows must be set aside on the way, batch by batch.
-
-    Mistakes that only Spark can find are raised here, before the query starts.
-    """
-    from tidelog.spark.pipeline.checks.state import check_state
-    from tidelog.spark.pipeline.definition.chain import run_steps
-    from tidelog.spark.pipeline.running.engine import evaluate
-    from tidelog.spark.pipeline.running.refreshing import has_refreshed
-
-    set_aside: list[DataFrame] = []
-
-    def note(computed: "DataFrame") -> "DataFrame":
-        set_aside.append(computed)
-        return computed
-
-    if topic_sinks(pipeline):
-        evaluated = evaluate(pipeline, rows, tables, note)
-    else:
-        evaluated = run_steps(pipeline.steps, rows, tables, note).rows
-    has_state = check_state(pipeline, evaluated)
-    return evaluated, has_refreshed(pipeline) or (bool(set_aside) and not has_state)
-
-
-def _order_keeper(pipeline: Pipeline, ladder: Ladder, connection: Connection, checkpoint: str) -> Any:
-    if ladder.parked_topic is None or ladder.keys_topic is None:
-        return None, None
-    from tidelog.spark.pipeline.failing.own_topics import read_keys
-    from tidelog.spark.pipeline.failing.parked_hint import hint_for
-    from tidelog.spark.pipeline.failing.parked_rows import ParkedRows
-    from tidelog.spark.pipeline.failing.settling import OrderKeeper
-
-    keys_topic = ladder.keys_topic
-
-    def load() -> Any:
-        with Cluster(connection.client()) as cluster:
-            return read_keys(cluster, keys_topic, pipeline.name)
-
-    fails_on_loss = str(_option(pipeline, "failOnDataLoss") or "true").lower() == "true"
-    parked = ParkedRows(pipeline.name, ladder.parked_topic, connection, fails_on_loss=fails_on_loss)
-    order, hint = OrderKeeper(pipeline.name, ladder, load, parked), hint_for(checkpoint)
-    hint.put(is_due=order.is_parked_due)
-    return order, hint
-
-
-def prepare_topics(pipeline: Pipeline, ladder: Ladder, connection: Connection) -> int:
-    """Make the ladder's topics if they are not there; how large a failed record may be, in bytes."""
-    from tidelog.spark.pipeline.failing.own_topics import make_missing, room_for_failed
-
-    names = pipeline.source.names if isinstance(pipeline.source, Topic) else ()
-    with Cluster(connection.client()) as cluster:
-        counts = [cluster.partition_count(name) for name in names]
-        record_bytes = room_for_failed(cluster, names)
-        make_missing(cluster, ladder, max(counts, default=1), record_bytes)
-    return record_bytes
-
-
-def _option(pipeline: Pipeline, name: str) -> str | None:
-    """An option of the source, in any case."""
-    if not isinstance(pipeline.source, Topic):
-        return None
-    given = {each.lower(): value for each, value in pipeline.source.options.items()}
-    return given.get(name.lower())

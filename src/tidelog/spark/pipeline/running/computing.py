@@ -1,0 +1,127 @@
+"""What a pipeline makes of rows: of a stream, where it becomes part of the plan, of a micro-batch, or of a backfill.
+
+`restored` turns records as they are read into rows for the steps, `results` runs the steps, and `for_topics` returns
+what the topics get: with a policy, also the failed rows on their way to its topics.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
+
+from tidelog.client.cluster import Cluster
+from tidelog.spark.pipeline.definition.chain import Applied, Materialize, run_steps
+from tidelog.spark.pipeline.definition.connection import Connection
+from tidelog.spark.pipeline.definition.endpoints import Topic, with_room
+from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
+from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
+from tidelog.spark.pipeline.failing.guarded import ERROR_TYPE
+from tidelog.spark.pipeline.failing.own_topics import make_missing, room_for_failed
+from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
+from tidelog.spark.pipeline.running.columns import OUTPUT_COLUMNS, output_rows, restore, route
+from tidelog.spark.pipeline.running.opening import open_tables
+from tidelog.spark.pipeline.running.refreshing import RefreshedTables
+from tidelog.spark.pipeline.running.sinks import stop_at_failed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """The steps of a pipeline and its policy. `options` are those of its topics."""
+
+    pipeline: Pipeline
+    ladder: Ladder | None
+    connection: Connection
+    options: Mapping[str, str]
+
+    def source_option(self, name: str, default: str = "") -> str:
+        """An option of the source, in any case."""
+        source = self.pipeline.source
+        given = {each.lower(): value for each, value in getattr(source, "options", {}).items()}
+        return given.get(name.lower()) or default
+
+    def restored(self, rows: "DataFrame") -> "DataFrame":
+        """Records of the source, and of the policy's topics, as the steps get them."""
+        show_headers = self.source_option("includeHeaders", "false").lower() == "true"
+        if self.ladder is not None:
+            return restore(rows, self.ladder, self.pipeline.name, show_headers=show_headers)
+        return rows if show_headers or not isinstance(self.pipeline.source, Topic) else rows.drop("headers")
+
+    def table_opener(self) -> "Callable[[SparkSession], Mapping[str, DataFrame]]":
+        """A function that opens the tables of each batch; it keeps those that are refreshed on a schedule."""
+        kept = RefreshedTables()
+        return lambda spark: open_tables(spark, self.pipeline, self.connection, kept)
+
+    def results(
+        self, rows: "DataFrame", tables: Mapping[str, "DataFrame"], materialize: Materialize = lambda made: made
+    ) -> "DataFrame":
+        """`rows` after all steps. With a policy, also those that failed, with `_record` and `_error`.
+
+        Without one, a failed row stops the query.
+        """
+        steps = self.pipeline.steps
+        if self.ladder is None:
+            return stop_at_failed(run_steps(steps, rows, tables, materialize, on_failed=stop_at_failed).rows)
+        applied = run_steps(steps, rows, tables, materialize)
+        _check_kept(self.pipeline, applied)
+        made = applied.rows
+        if ERROR not in made.columns:
+            made = made.withColumn(ERROR, F.lit(None).cast(ERROR_TYPE))
+        if RECORD not in made.columns:
+            made = made.withColumn(RECORD, F.lit(None).cast(rows.schema[RECORD].dataType))
+        if self._has_topics_only:
+            # First, because steps may leave several columns of one name, which topics do not get.
+            made = output_rows(made, topic_sinks(self.pipeline)).select(*OUTPUT_COLUMNS, RECORD, ERROR)
+        for failed in applied.set_aside:
+            made = made.unionByName(failed, allowMissingColumns=True)
+        return made
+
+    def for_topics(self, results: "DataFrame") -> "DataFrame":
+        """The records that topics get of `results`."""
+        topics = topic_sinks(self.pipeline)
+        if self.ladder is None:
+            return output_rows(results, topics).drop(RECORD)
+        if not topics:
+            failed = results.where(F.col(ERROR).isNotNull()).withColumn("value", F.lit(None))
+            named = output_rows(failed, [Topic(("",))])
+        else:
+            named = results if self._has_topics_only else output_rows(results, topics)
+        return route(named, self.ladder, self.pipeline.name).drop(RECORD)
+
+    def for_tables(self, results: "DataFrame") -> "DataFrame":
+        """The rows that all other sinks get of `results`."""
+        well = results if self.ladder is None else results.where(F.col(ERROR).isNull())
+        return well.drop(ERROR, RECORD)
+
+    @property
+    def _has_topics_only(self) -> bool:
+        return len(topic_sinks(self.pipeline)) == len(self.pipeline.sinks)
+
+
+def prepare(pipeline: Pipeline, connection: Connection) -> Computation:
+    """The computation of a pipeline. The topics of its policy are created if they are missing."""
+    ladder = ladder_of(pipeline)
+    sink = (topic_sinks(pipeline) or [Topic()])[0]
+    if ladder is not None:
+        sink = with_room(sink, _prepare_topics(pipeline, ladder, connection))
+    return Computation(pipeline, ladder, connection, {**sink.options, **connection.options()})
+
+
+def _prepare_topics(pipeline: Pipeline, ladder: Ladder, connection: Connection) -> int:
+    """Make the ladder's topics if they are not there; how large a failed record may be, in bytes."""
+    names = pipeline.source.names if isinstance(pipeline.source, Topic) else ()
+    with Cluster(connection.client()) as cluster:
+        counts = [cluster.partition_count(name) for name in names]
+        record_bytes = room_for_failed(cluster, names)
+        make_missing(cluster, ladder, max(counts, default=1), record_bytes)
+    return record_bytes
+
+
+def _check_kept(pipeline: Pipeline, applied: Applied) -> None:
+    keeps_order = getattr(pipeline.on_failure, "keep_order_by_key", False)
+    if RECORD not in applied.rows.columns and (keeps_order or ERROR in applied.rows.columns):
+        why = "to keep rows in order" if keeps_order else "to retry failed rows"
+        raise PipelineError(f"the steps drop the column {RECORD!r}, which is needed {why}: select it too")
