@@ -95,7 +95,7 @@ def test_segment_files_are_backfilled_into_a_topic(spark: SparkSession, broker: 
         state.keep_done(state.done - 1)  # as if it had died before its last note
     assert Counter(ids(committed(servers, "filed.clean"))) == Counter(range(40))
 
-    rows = spark.range(3).selectExpr("cast(id as string) key", "cast(id as string) value")
+    rows = spark.range(0, 3, 1, 1).selectExpr("cast(id as string) key", "cast(id as string) value")
     for _ in range(2):  # no batch of the backfill any more, so neither is taken for a repeated one
         options = {"kafka.bootstrap.servers": servers, "topic": "filed.clean", "delivery": "exactly-once"}
         rows.write.format("tidelog").options(**options).mode("append").save()
