@@ -6,16 +6,15 @@ empty need not even be queued: `send_at_once` gathers it in that buffer.
 
 Longer slices leave by `sendfile`, and only whole pages of them: the system sends 16 pages with each of its steps, which
 fill a segment of 64 KiB if the first of them is whole. What lies before the first page border is read and leaves with
-the bytes before the slice, what lies behind the last with those that follow, corked, so that neither leaves alone. What
-is left of a slice when the socket is full goes by `sendfile`, too: a peer that is slow to read has nothing held in
-memory for it, and its slices are not read again and again.
+the bytes before the slice, at once: the peer wakes up while the pages are sent. What lies behind the last is corked and
+leaves with those that follow. What is left of a slice when the socket is full goes by `sendfile`, too: a peer that is
+slow to read has nothing held in memory for it, and its slices are not read again and again.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
-import socket
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
@@ -32,7 +31,6 @@ Two copies cost less than those calls up to about 16 KiB, and twice as much at 2
 copies in any case: all that fits the buffer is read for it.
 """
 
-_MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 _CHUNKS_PER_CALL_MAX: Final = 512
 _PAGE_BYTES: Final = mmap.PAGESIZE
 _preadv: Final = os.preadv
@@ -99,8 +97,8 @@ class SendQueue:
         budget = SEND_BYTES_PER_TURN
         try:
             while chunks and budget > 0:
-                run, is_all = self._next_run()
-                sent = self._send_run(run, is_all) if run else self._send_file()
+                run = self._next_run()
+                sent = self._send_run(run) if run else self._send_file()
                 if sent < 0:
                     break
                 budget -= sent
@@ -109,17 +107,14 @@ class SendQueue:
         if self._is_corked:
             self._cork(False)
 
-    def _next_run(self) -> tuple[list[bytes | memoryview], bool]:
-        """What one call may send from the head of the queue, and whether that is all.
-
-        Nothing when a slice is there that goes by itself.
-        """
+    def _next_run(self) -> list[bytes | memoryview]:
+        """What one call may send from the head of the queue; nothing when a slice is there that goes by itself."""
         run: list[bytes | memoryview] = []
         used = 0
         sent = self._sent
         for chunk in self.chunks:
             if len(run) == _CHUNKS_PER_CALL_MAX:
-                return run, False
+                break
             if isinstance(chunk, bytes):
                 run.append(memoryview(chunk)[sent:] if sent else chunk)
             else:
@@ -129,9 +124,9 @@ class SendQueue:
                     run.append(self._read(chunk.fd, chunk.position + sent, used, copied))
                     used += copied
                 if copied < left:
-                    return run, False
+                    break
             sent = 0
-        return run, True
+        return run
 
     def _copied_bytes(self, position: int, left: int, used: int, is_begun: bool) -> int:
         """How many bytes of a slice are read: all of a short one, else those before the first whole page."""
@@ -146,9 +141,9 @@ class SendQueue:
             raise _file_ended()
         return piece
 
-    def _send_run(self, run: list[bytes | memoryview], is_all: bool) -> int:
+    def _send_run(self, run: list[bytes | memoryview]) -> int:
         """Send chunks that were gathered, in one call; returns the count, or -1 when the socket is full."""
-        sent = self._sendmsg(run, (), 0 if is_all else _MSG_MORE)
+        sent = self._sendmsg(run, (), 0)
         self._drop(sent)
         return sent if sent == sum(map(len, run)) else -1
 
