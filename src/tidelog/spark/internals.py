@@ -121,8 +121,8 @@ def file_of(rows: "DataFrame", path: str) -> tuple[Any, Any]:
 
 
 def analyzed_plan(rows: "DataFrame") -> Any:
-    """The logical plan of `rows`: `nodeName()`, `children()`, `isStreaming()`."""
-    return rows._jdf.queryExecution().analyzed()
+    """The logical plan of `rows`: `nodeName()`, `children()`, `isStreaming()`; None in Spark Connect."""
+    return None if context_of(rows.sparkSession) is None else rows._jdf.queryExecution().analyzed()
 
 
 def local_checkpoint_manager() -> dict[str, str]:

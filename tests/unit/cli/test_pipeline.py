@@ -120,3 +120,12 @@ def test_a_batch_is_a_line_and_a_row_of_the_table() -> None:
         "batch 3: 1,000 rows in 250 ms, 500 in/s, 2,000 processed/s, lag 12, state 7 rows, 4.0 MB"
     )
     assert cells_of(progress, 5000) == ["3", "5,000", "500", "2,000", "12", "250 ms", "7 rows, 4.0 MB"]
+
+
+@pytest.mark.parametrize("verb", ["run", "backfill"])
+def test_commands_that_need_a_driver_of_their_own_refuse_spark_connect(
+    verb: str, sound: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://localhost:15002")
+    assert main(["pipeline", verb, str(sound)]) != 0
+    assert "SPARK_REMOTE names a server of Spark Connect: unset it" in " ".join(capsys.readouterr().err.split())

@@ -1,5 +1,6 @@
 """The pipeline that a command's argument names, and the cluster it means."""
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -39,6 +40,15 @@ def open_pipeline(spec: str, command_config: Path | None = None) -> Pipeline:
         raise typer.Exit(INVALID) from None
     refuse_mistakes(pipeline, check(pipeline))
     return pipeline
+
+
+def refuse_connect() -> None:
+    """Raise CommandError if the environment names a server of Spark Connect."""
+    if os.environ.get("SPARK_REMOTE"):
+        raise CommandError(
+            "this command starts and watches a Spark driver of its own, but SPARK_REMOTE names a server of Spark "
+            "Connect: unset it, and use --master. pipeline.run() takes SPARK_REMOTE"
+        )
 
 
 def refuse_mistakes(pipeline: Pipeline, problems: Iterable[Problem]) -> None:

@@ -9,7 +9,7 @@ import typer
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output import print_json
-from tidelog.cli.pipeline._files import PipelineFile, as_command_errors, open_pipeline
+from tidelog.cli.pipeline._files import PipelineFile, as_command_errors, open_pipeline, refuse_connect
 from tidelog.cli.progress import progress
 from tidelog.spark.pipeline.running.backfill_plan import BATCH_OFFSETS, Bound, parse_bound
 
@@ -51,6 +51,7 @@ def backfill(
     from tidelog.spark.pipeline.running.run import session_settings, stop_on_signals
     from tidelog.spark.session import spark_session
 
+    refuse_connect()
     pipeline = open_pipeline(file, command_config)
     bounds = _bound("--from", start), _bound("--to", end)
     reason = why_no_backfill(pipeline)

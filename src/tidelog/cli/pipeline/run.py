@@ -17,7 +17,7 @@ import typer
 
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, parse_assignments
 from tidelog.cli.errors import CommandError, explain
-from tidelog.cli.pipeline._files import as_command_errors, cluster_of, open_pipeline, refuse_mistakes
+from tidelog.cli.pipeline._files import as_command_errors, cluster_of, open_pipeline, refuse_connect, refuse_mistakes
 from tidelog.cli.pipeline._views import JsonView, LineView, LiveView, View
 from tidelog.spark.pipeline.checks.cluster import check_cluster
 from tidelog.spark.pipeline.checks.definition import Problem, check
@@ -115,6 +115,7 @@ def run(
     once. Exit code 0: done, or stopped by SIGTERM; 1: a pipeline failed; 2: wrong options or mistakes in a definition;
     130: stopped by SIGINT.
     """
+    refuse_connect()
     if once + continuous + drain > 1:
         raise typer.BadParameter("choose one of --once, --continuous and --drain")
     if checkpoint is not None and len(files) > 1:

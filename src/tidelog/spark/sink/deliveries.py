@@ -74,7 +74,7 @@ class ExactlyOnce:
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Write rows in the transaction. When that fails, the whole batch has failed, and is aborted at once."""
         assert self._transaction is not None, "the write was planned"
-        task = current_task()
+        task = _task(self._settings)
         participant = TransactionParticipant(self._settings, self._transaction)
         with participant.explaining(is_task=True):
             if task.attempt > 0:
@@ -163,7 +163,7 @@ class SmallOutput:
                 for batch in kept:
                     stream.write_batch(batch)
             rows = out.getvalue().to_pybytes()
-        return Written(current_task(), None, rows=rows, fingerprint=fingerprint)
+        return Written(_task(self._settings), None, rows=rows, fingerprint=fingerprint)
 
     def commit(self, messages: Messages, batch_id: int | None) -> None:
         """Write all rows and the number of the batch in one transaction, unless that was done before."""
@@ -232,6 +232,14 @@ class _dropping:  # noqa: N801 - used as a statement
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if kind is not None:
             PRODUCERS.drop(self._producer)
+
+
+def _task(settings: SinkSettings) -> TaskFacts:
+    """The current task. Jobs of Spark Connect do not belong to a query: the options name it and the batch there."""
+    task = current_task()
+    if settings.batch_number is None:
+        return task
+    return task._replace(query_id=settings.transactional_id, batch_id=settings.batch_number)
 
 
 def _again(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -5,6 +5,7 @@
     )
 
 Each batch is a batch write with the promise of the streaming sink: tasks know the query and the batch they belong to.
+In Spark Connect they do not, and `transactionalId` stands for the query.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +16,13 @@ from tidelog.spark.internals import context_of
 from tidelog.spark.options import OptionError, Options
 from tidelog.spark.sink.checkpoint import plan_in_jvm
 from tidelog.spark.sink.placement import is_placed, place_rows
-from tidelog.spark.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, PLAN_OPTION, default_transactional_id
+from tidelog.spark.sink.settings import (
+    AT_LEAST_ONCE,
+    BATCH_OPTION,
+    EXACTLY_ONCE,
+    PLAN_OPTION,
+    default_transactional_id,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,7 +35,7 @@ def write_each_batch(**options: Any) -> Callable[["DataFrame", int], None]:
 
     `options` are those of the sink. Rows are moved to the tasks that own their partitions, as `place_rows` does, unless
     they come from it. A function that writes to several topics can call several of these; two that write to the same
-    topic need a `transactionalId` each.
+    topic need a `transactionalId` each. Spark Connect needs a `transactionalId` always: one name for each checkpoint.
     """
     texts = {name: _text(value) for name, value in options.items()}
     given = Options(texts)
@@ -38,12 +45,7 @@ def write_each_batch(**options: Any) -> Callable[["DataFrame", int], None]:
     def write(rows: "DataFrame", batch_id: int) -> None:
         chosen = {**texts, "delivery": delivery}
         if delivery != AT_LEAST_ONCE:
-            query_id = _query_id(rows)
-            if given.text("transactionalId") is None:
-                chosen["transactionalId"] = default_transactional_id(f"{query_id}/{given.text('topic') or ''}")
-            plan = plan_in_jvm(rows, query_id, batch_id)
-            if plan is not None:
-                chosen[PLAN_OPTION] = plan
+            chosen.update(_identity(rows, batch_id, given))
         if delivery == EXACTLY_ONCE and not is_placed(rows):
             rows = place_rows(rows, topic=given.text("topic"), **placing_options(texts))
         rows.write.format("tidelog").options(**chosen).mode("append").save()
@@ -61,13 +63,26 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _query_id(rows: "DataFrame") -> str:
-    """The id of the running query, which is the same for every run on one checkpoint."""
+def _identity(rows: "DataFrame", batch_id: int, given: Options) -> dict[str, str]:
+    """The options by which the sink recognises a batch that is repeated."""
+    name = given.text("transactionalId")
     context = context_of(rows.sparkSession)
-    query_id = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+    if context is None:
+        if name is None:
+            raise OptionError(
+                "the query of a foreachBatch call is unknown in Spark Connect, so a batch that is repeated could not "
+                "be recognised: set transactionalId to a name of its own for each checkpoint, use "
+                "writeStream.format('tidelog'), or set delivery=at-least-once"
+            )
+        return {BATCH_OPTION: str(batch_id)}
+    # The same for every run on one checkpoint.
+    query_id = context.getLocalProperty("sql.streaming.queryId")
     if query_id is None:
-        raise OptionError(
-            "the query of a foreachBatch call is unknown here, as in Spark Connect, so a batch that is "
-            "repeated could not be recognised: use writeStream.format('tidelog'), or set delivery=at-least-once"
-        )
-    return str(query_id)
+        raise OptionError("the function of write_each_batch was called outside of foreachBatch: use df.write instead")
+    found = {} if name is not None else {"transactionalId": _default_id(query_id, given)}
+    plan = plan_in_jvm(rows, query_id, batch_id)
+    return found if plan is None else {**found, PLAN_OPTION: plan}
+
+
+def _default_id(query_id: str, given: Options) -> str:
+    return default_transactional_id(f"{query_id}/{given.text('topic') or ''}")

@@ -25,7 +25,8 @@ SMALL: Final = "small"
 DEFAULT_STATE_TOPIC: Final = "__tidelog_sink_state"
 
 PLAN_OPTION: Final = "batchPlan"
-"""Set by `write_each_batch` for each batch; not for users."""
+BATCH_OPTION: Final = "batchNumber"
+"""Both are set by `write_each_batch` for each batch; not for users."""
 
 _REFUSE: Final = "refuse"
 _SKIP: Final = "skip"
@@ -65,6 +66,8 @@ class SinkSettings:
     """The checkpoint of the query, if known."""
     plan: str | None = None
     """The fingerprint of what Spark noted for the batch, if `write_each_batch` could ask Spark for it."""
+    batch_number: int | None = None
+    """The number of the batch, if its tasks cannot learn that from Spark: `transactional_id` stands for the query."""
     skips_repeated: bool = False
     """Whether a batch with a committed number counts as that batch although its rows differ."""
     token_source: TokenSource | None = None
@@ -155,6 +158,7 @@ def _settings(options: Options, delivery: Delivery, transactional_id: str | None
         kafka=tuple(sorted(kafka.items())),
         checkpoint=options.text("checkpointLocation"),
         plan=options.text(PLAN_OPTION),
+        batch_number=options.number(BATCH_OPTION, at_least=0),
         skips_repeated=options.one_of("onRepeatedBatch", _ON_REPEATED, _REFUSE) == _SKIP,
         token_source=token_source,
     )

@@ -67,14 +67,23 @@ def test_options_may_be_values() -> None:
     assert written(topic="out", includeHeaders=True)["includeHeaders"] == "true"
 
 
-@pytest.mark.parametrize("options", [{}, {"transactionalId": "mine"}])
-@pytest.mark.parametrize("is_connect", [True, False])
-def test_where_the_query_is_not_known_the_promise_is_not_given(options: dict[str, str], is_connect: bool) -> None:
+def test_outside_of_a_query_the_promise_is_not_given() -> None:
     """Without its id, a batch that is run again would not be recognised."""
-    with pytest.raises(OptionError, match="query of a foreachBatch call is unknown"):
-        written(None, is_connect=is_connect, topic="out", **options)
+    with pytest.raises(OptionError, match="outside of foreachBatch"):
+        written(None, topic="out")
+    with pytest.raises(OptionError, match="outside of foreachBatch"):
+        written(None, topic="out", transactionalId="mine")
 
-    assert written(None, is_connect=is_connect, topic="out", delivery="at-least-once")
+    assert written(None, topic="out", delivery="at-least-once")
+
+
+def test_in_spark_connect_a_name_stands_for_the_query() -> None:
+    with pytest.raises(OptionError, match=r"unknown in Spark Connect.*set transactionalId"):
+        written(None, is_connect=True, topic="out")
+
+    named = written(None, is_connect=True, topic="out", transactionalId="mine")
+    assert (named["transactionalId"], named["batchNumber"]) == ("mine", "7")
+    assert "batchNumber" not in written(None, is_connect=True, topic="out", delivery="at-least-once")
 
 
 def test_the_cluster_is_asked_for_at_once() -> None:

@@ -102,3 +102,14 @@ def test_rows_of_small_outputs_ride_in_the_message(monkeypatch: pytest.MonkeyPat
     assert isinstance(message, Written)
     assert message.rows is not None
     assert pa.ipc.open_stream(message.rows).read_all().to_pydict() == {"key": ["a"], "value": ["1"]}
+
+
+def test_the_options_name_query_and_batch_where_tasks_do_not_know_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tidelog.spark.sink import deliveries
+
+    monkeypatch.setattr(deliveries, "current_task", lambda: TaskFacts(3, 0, None, None, "r"))
+    named = {"delivery": "small", "transactionalId": "mine", "batchNumber": "7"}
+    message = make_batch_writer(SCHEMA, {**OPTIONS, **named}, overwrite=False).write(iter(()))
+
+    assert isinstance(message, Written)
+    assert message.task == TaskFacts(3, 0, "mine", 7, "r")

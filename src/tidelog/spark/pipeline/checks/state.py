@@ -6,7 +6,8 @@ branch: the steps before the state are computed twice, for the rows that succeed
 give the same result both times. Steps of this package do; a user's function may not, and a row could be lost.
 
 Spark's plan shows such steps without running them. An aggregate without a watermark is no state: a stream in append
-mode cannot have one, so it is meant per batch.
+mode cannot have one, so it is meant per batch. In Spark Connect the plan cannot be seen, and need not be: what is
+refused here needs a function for each batch, and is refused there for that.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -34,7 +35,8 @@ _STATEFUL: Final = frozenset(
 
 def check_state(pipeline: Pipeline, rows: "DataFrame") -> bool:
     """Whether the steps that made the stream `rows` keep state over batches. Raise PipelineError if they must not."""
-    found = _stateful(analyzed_plan(rows))
+    plan = analyzed_plan(rows)
+    found = None if plan is None else _stateful(plan)
     if found is None:
         return False
     reason = _obstacle(pipeline)

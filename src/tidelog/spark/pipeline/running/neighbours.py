@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
+from tidelog.spark.internals import context_of
 from tidelog.spark.pipeline.definition.loading import MODULE_PREFIX
 
 if TYPE_CHECKING:
@@ -24,11 +25,16 @@ _SENT: Final[set[tuple[str, Path]]] = set()
 
 def send_neighbours(spark: "SparkSession") -> None:
     """Make the modules that the pipeline's file can import available to executors."""
-    application = str(spark.sparkContext.applicationId)
+    context = context_of(spark)
+    application = str(id(spark) if context is None else context.applicationId)
     for place in pipeline_neighbours():
         if (application, place) not in _SENT:
             _SENT.add((application, place))
-            spark.sparkContext.addPyFile(str(place if place.is_file() else _zipped(place)))
+            file = str(place if place.is_file() else _zipped(place))
+            if context is None:
+                spark.addArtifacts(file, pyfile=True)
+            else:
+                context.addPyFile(file)
 
 
 def pipeline_neighbours() -> list[Path]:

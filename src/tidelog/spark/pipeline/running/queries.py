@@ -13,16 +13,17 @@ in `BatchEngine` instead, batch by batch, in four cases:
     a policy, and other sinks    results are kept beside the checkpoint until every sink has them
 
 What writes is a format, if Spark can write it in this mode without a function of ours: `tidelog`, as the steps are in
-the plan, and files. Declarative Pipelines allow nothing else. `BatchEngine` writes all the rest: tables, functions of
-users, topics in update mode (which Spark refuses to Python sinks), and what it has computed.
+the plan, and files. Declarative Pipelines and Spark Connect allow nothing else. `BatchEngine` writes all the rest:
+tables, functions of users, topics in update mode (which Spark refuses to Python sinks), and what it has computed.
 """
 
 from typing import TYPE_CHECKING
 
+from tidelog.spark.internals import context_of
 from tidelog.spark.pipeline.checks.state import check_state
 from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.definition.endpoints import Files, Sink, Topic
-from tidelog.spark.pipeline.definition.pipeline import Pipeline, topic_sinks
+from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
 from tidelog.spark.pipeline.running.batch_order import open_order
 from tidelog.spark.pipeline.running.computing import Computation, prepare
 from tidelog.spark.pipeline.running.engine import BatchEngine
@@ -83,6 +84,12 @@ def _writer(
     if is_computed and len(topics) == len(sinks) and mode != "update":
         topic = topic_of(topics) if computation.ladder is None else None
         return topic_stream(computation.for_topics(rows), computation.options, topic).outputMode(mode)
+    if context_of(rows.sparkSession) is None:
+        why = _why_engine(computation, sinks, is_computed=is_computed)
+        raise PipelineError(
+            f"pipeline {pipeline.name!r} cannot run in Spark Connect: {why}, and a function that is called for each "
+            "batch knows neither its query nor its checkpoint there. Unset SPARK_REMOTE, and use --master"
+        )
     engine = BatchEngine(
         computation,
         sinks,
@@ -92,6 +99,20 @@ def _writer(
         order=open_order(computation, checkpoint),
     )
     return rows.writeStream.outputMode(mode).foreachBatch(engine.process)
+
+
+def _why_engine(computation: Computation, sinks: tuple[Sink, ...], *, is_computed: bool) -> str:
+    """Why a function has to be called for each batch."""
+    others = [sink for sink in sinks if not isinstance(sink, Topic)]
+    if others:
+        return f"{others[0]} is written batch by batch"
+    if is_computed:
+        return "topics are written batch by batch in output_mode='update'"
+    if has_refreshed(computation.pipeline):
+        return "a table is refreshed"
+    if _is_ordered(computation):
+        return "keep_order_by_key decides batch by batch"
+    return "failed rows are set aside before a function of DataFrames"
 
 
 def _is_ordered(computation: Computation) -> bool:

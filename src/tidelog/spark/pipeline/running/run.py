@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, Final
@@ -142,7 +142,8 @@ def session_settings(pipelines: Sequence[Pipeline], master: str | None) -> dict[
     Raises PipelineError if two of them need different values of one setting.
     """
     chosen = master or os.environ.get("SPARK_MASTER") or "local[*]"
-    settings = {"spark.sql.shuffle.partitions": str(_cores(chosen))} if chosen.startswith("local") else {}
+    is_here = chosen.startswith("local") and not os.environ.get("SPARK_REMOTE")
+    settings = {"spark.sql.shuffle.partitions": str(_cores(chosen))} if is_here else {}
     if len(pipelines) > 1:
         settings["spark.scheduler.mode"] = "FAIR"
     owners: dict[str, tuple[str, str]] = {}
@@ -188,11 +189,6 @@ def stop_on_signals() -> Iterator[Event]:
 
 def start(pipeline: Pipeline, spark: "SparkSession", *, servers: str, once: bool = False) -> Running:
     """Start the queries. Raises PipelineError with every mistake in the definition."""
-    if context_of(spark) is None:
-        raise PipelineError(
-            f"pipeline {pipeline.name!r} cannot run in Spark Connect: it needs a session with a driver of its own; "
-            "unset SPARK_REMOTE and use --master"
-        )
     from tidelog.spark.pipeline.running.queries import open_queries
 
     problems = [problem for problem in check(pipeline) if not problem.is_warning]
@@ -200,7 +196,8 @@ def start(pipeline: Pipeline, spark: "SparkSession", *, servers: str, once: bool
         raise PipelineError(f"pipeline {pipeline.name!r}: " + "; ".join(map(str, problems)))
     _send_files_along(spark)
     # Its jobs have a pool of their own: with fair scheduling a long batch of one pipeline does not delay the others.
-    with job_properties(spark, {"spark.scheduler.pool": pipeline.name}):
+    has_driver = context_of(spark) is not None
+    with job_properties(spark, {"spark.scheduler.pool": pipeline.name}) if has_driver else nullcontext():
         pipeline = _with_cut_batches(pipeline)
         queries = open_queries(pipeline, spark, pipeline.connection(servers))
         return Running(pipeline, [_begin(each, pipeline, once) for each in queries])
