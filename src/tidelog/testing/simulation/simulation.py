@@ -22,7 +22,10 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from tidelog.metadata import paths
+from tidelog.metadata.errors import NoNodeError
 from tidelog.metadata.store import Operation, Result
+from tidelog.metadata.tree import decode_partition_state
 from tidelog.testing.memory_store import MemoryStore, MemoryTree
 from tidelog.testing.simulation.invariants import Invariants, Step
 from tidelog.testing.simulation.machine import Machine, SimulatedClock
@@ -207,17 +210,27 @@ class Simulation:
                             yield f"{broker.name} has {topic.name} {partition}"
 
     def can_lose(self, broker: BrokerProcess) -> bool:
-        """Whether a host may lose power: all is well elsewhere, and every partition of it is in sync there."""
+        """Whether a host may lose power: all is well elsewhere, and every partition of it is in sync there.
+
+        By its image, and by the tree, which may have lost the other replicas a moment ago.
+        """
         others = [each for each in self.brokers if each is not broker]
         well = {each.broker_id for each in others if each.is_well}
         if self._powerless is not None or len(well) < len(others) or not well or self._are_brokers_cut():
             return False
         return all(
-            well.intersection(partition.isr)
+            well.intersection(partition.isr) and well.intersection(self._isr_in_tree(topic.name, partition.index))
             for topic in broker.image.topics()
             for partition in topic.partitions
             if broker.broker_id in partition.replicas
         )
+
+    def _isr_in_tree(self, topic: str, index: int) -> Sequence[int]:
+        try:
+            data = self.tree.node(paths.partition_state(topic, index)).data
+        except NoNodeError:  # the topic is deleted
+            return ()
+        return decode_partition_state(topic, index, data).isr
 
     def _are_brokers_cut(self) -> bool:
         names = {each.name for each in self.brokers}
