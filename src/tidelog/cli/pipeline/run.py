@@ -131,29 +131,19 @@ def run(
     os.environ["TIDELOG_BOOTSTRAP_SERVERS"] = connections[pipelines[0].name].servers
     if command_config is not None:
         os.environ[COMMAND_CONFIG_VARIABLE] = str(command_config.absolute())
-    with _log_file(verbose) as log:
-        asked = _Asked(
-            pipelines,
-            connections,
-            master,
-            once=once,
-            drain=drain,
-            restarts=restarts,
-            has_ui=ui,
-            has_status=status,
-            metrics=None if metrics_listener is None else _address(metrics_listener),
-            openlineage_url=openlineage_url,
-        )
-        try:
-            code = _run(asked, view, log)
-        except Exception as error:
-            view.ended("failed", _why(error, log))
-            if verbose:
-                raise
-            raise typer.Exit(FAILED) from None
-        if log is not None:
-            log.unlink(missing_ok=True)
-    raise typer.Exit(code)
+    asked = _Asked(
+        pipelines,
+        connections,
+        master,
+        once=once,
+        drain=drain,
+        restarts=restarts,
+        has_ui=ui,
+        has_status=status,
+        metrics=None if metrics_listener is None else _address(metrics_listener),
+        openlineage_url=openlineage_url,
+    )
+    raise typer.Exit(_run_with_log(asked, view, verbose=verbose))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +164,21 @@ class _Asked:
     def is_once(self, pipeline: Pipeline) -> bool:
         """Only topics have waiting rows; for other sources only Spark knows what is left."""
         return self.once or (self.drain and not isinstance(pipeline.source, Topic))
+
+
+def _run_with_log(asked: _Asked, view: View, *, verbose: bool) -> int:
+    """The exit code. Spark's log stays only if the pipelines failed."""
+    with _log_file(verbose) as log:
+        try:
+            code = _run(asked, view, log)
+        except Exception as error:
+            view.ended("failed", _why(error, log))
+            if verbose:
+                raise
+            return FAILED
+        if log is not None:
+            log.unlink(missing_ok=True)
+    return code
 
 
 def _refuse_equal_names(pipelines: Sequence[Pipeline]) -> None:
