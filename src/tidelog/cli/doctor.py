@@ -12,6 +12,7 @@ from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputF
 from tidelog.cli.output import print_json, print_line
 from tidelog.client.aio.admin.admin import AdminSettings, AsyncAdmin
 from tidelog.health import Finding, Level, examine, worst
+from tidelog.health.findings import counted
 from tidelog.health.host import examine_host
 
 EXAMPLE: Final = "tidelog doctor --bootstrap-server 127.0.0.1:9092"
@@ -69,7 +70,8 @@ def _print(findings: list[Finding]) -> None:
     if worst(findings) < Level.WARNING:
         print_line("everything is in order" if not findings else "nothing is wrong")
     else:
-        print_line(f"{counts[Level.BAD]} bad, {counts[Level.WARNING]} warnings, {counts[Level.NOTE]} notes")
+        warnings, notes = counted(counts[Level.WARNING], "warning"), counted(counts[Level.NOTE], "note")
+        print_line(f"{counts[Level.BAD]} bad, {warnings}, {notes}")
 
 
 def _as_json(each: Finding) -> dict[str, str]:

@@ -12,6 +12,7 @@ from tidelog.cli.errors import CommandError
 from tidelog.cli.output import print_json, print_table
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import EARLIEST, LATEST, MAX_TIMESTAMP, ListedOffset
+from tidelog.client.durations import parse_moment_ms
 from tidelog.client.types import TopicPartition
 
 EXAMPLE: Final = "tidelog offsets orders --time 2026-01-31T12:00:00Z"
@@ -58,13 +59,11 @@ def parse_time(text: str) -> int:
     if text.isascii() and text.isdigit():
         return int(text)
     try:
-        moment = datetime.fromisoformat(text)
+        return parse_moment_ms(text)
     except ValueError:
         raise CommandError(
             f"--time {text!r} is neither milliseconds, nor ISO 8601, nor one of {', '.join(_WORDS)}"
         ) from None
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
 
 
 def _show_ends(admin: Admin, partitions: list[TopicPartition], output: Format) -> None:

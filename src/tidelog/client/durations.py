@@ -1,7 +1,7 @@
-"""Lengths of time as people write them: `10s`, `1m30s`, `500ms`, `2h`, `1d`. Pure."""
+"""Lengths of time and times as people write them: `10s`, `1m30s`, `500ms`, `2h`, `1d`; ISO 8601. Pure."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -48,3 +48,18 @@ def spoken(duration_ms: int) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts)
+
+
+def parse_moment_ms(text: str) -> int:
+    """A time in milliseconds since the epoch: ISO 8601 (UTC without a zone), or those milliseconds themselves.
+
+    Fewer than nine digits are a date, as 20260131. Raises ValueError for anything else.
+    """
+    written = text.strip()
+    if written.isascii() and written.isdigit() and 9 <= len(written) <= 15:
+        return int(written)
+    try:
+        moment = datetime.fromisoformat(written.removesuffix(" UTC"))
+    except ValueError:
+        raise ValueError(f"{text!r} is not a time of ISO 8601, such as 2026-01-31T12:00:00Z") from None
+    return round((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,8 +1,11 @@
 """How pages write numbers, sizes and times. Pure."""
 
+import re
 from datetime import UTC, datetime
+from html import escape
 from typing import Final
 
+_CODE: Final = re.compile(r"`([^`]*)`")
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -57,13 +60,6 @@ def count(amount: int, noun: str, plural: str | None = None) -> str:
     return f"{amount:,} {noun if amount == 1 else plural or noun + 's'}"
 
 
-def parse_moment_ms(text: str) -> int:
-    """A time as ISO 8601 or as milliseconds since the epoch. Raises ValueError for anything else."""
-    text = text.strip()
-    if text.isascii() and text.isdigit() and len(text) <= 15:
-        return int(text)
-    try:
-        made = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a time; write it as 2026-01-31T12:00:00Z") from None
-    return round((made if made.tzinfo is not None else made.replace(tzinfo=UTC)).timestamp() * 1000)
+def with_code(prose: str) -> str:
+    """A text as HTML, what stands between backticks as code."""
+    return _CODE.sub(r"<code>\1</code>", escape(prose))

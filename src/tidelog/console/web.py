@@ -59,6 +59,7 @@ def make_environment() -> Environment:
         "moment": text.moment,
         "duration": text.duration,
         "compact": lambda value: "–" if value is None else plots.compact(value),
+        "with_code": lambda prose: Markup(text.with_code(prose)),  # noqa: S704 - with_code escapes the text
         "segment": lambda name: quote(name, safe=""),
     }
     environment.globals |= {

@@ -8,7 +8,7 @@ from typing import Final
 
 from tidelog.client.aio.admin.types import PartitionDescription
 from tidelog.client.types import TopicPartition
-from tidelog.health.findings import Finding, Level, some_of
+from tidelog.health.findings import Finding, Level, about_topics, counted, some_of
 from tidelog.health.snapshot import THROTTLES, Settings, Snapshot
 
 REPLICAS_WANTED: Final = 3
@@ -43,16 +43,21 @@ def _of_topic(settings: Settings, name: str, default: int) -> int:
 
 def controller(seen: Snapshot) -> Iterator[Finding]:
     if seen.cluster.controller_id not in seen.broker_ids:
-        text = "the cluster has no controller: leaders are not elected and topics cannot be changed"
-        yield Finding(Level.BAD, "cluster", text, "See whether brokers reach ZooKeeper, and their logs.")
+        advice = (
+            "Leaders are not elected and topics cannot be changed until there is one. See whether brokers reach "
+            "ZooKeeper, and their logs."
+        )
+        yield Finding(Level.BAD, "the cluster", "has no controller", advice)
 
 
 def missing_brokers(seen: Snapshot) -> Iterator[Finding]:
     missing = {each for _, partition in _partitions(seen) for each in partition.replicas} - {*seen.broker_ids}
-    for broker in sorted(missing):
-        text = "is assigned replicas and is not in the cluster"
-        advice = "Start it again, or move its replicas to others with `tidelog reassign`."
-        yield Finding(Level.BAD, f"broker {broker}", text, advice)
+    if len(missing) == 1:
+        advice = "Replicas are assigned to it. Start it again, or move its replicas to others with `tidelog reassign`."
+        yield Finding(Level.WARNING, f"broker {missing.pop()}", "is not in the cluster", advice)
+    elif missing:
+        advice = "Replicas are assigned to them. Start them again, or move their replicas with `tidelog reassign`."
+        yield Finding(Level.WARNING, f"brokers {some_of(missing)}", "are not in the cluster", advice)
 
 
 # --- partitions ---
@@ -66,7 +71,7 @@ def leaderless(seen: Snapshot) -> Iterator[Finding]:
             "They can be neither read nor written. Start the brokers that hold their in-sync replicas; if those are "
             "lost, `tidelog elect --unclean` elects another replica and may lose acknowledged records."
         )
-        yield Finding(Level.BAD, f"topics {some_of(found)}", f"{count} partitions have no leader", advice)
+        yield about_topics(Level.BAD, found, counted(count, "partition", "has no leader", "have no leader"), advice)
 
 
 def below_min_in_sync(seen: Snapshot) -> Iterator[Finding]:
@@ -74,7 +79,8 @@ def below_min_in_sync(seen: Snapshot) -> Iterator[Finding]:
         needed = _of_topic(seen.topic_settings.get(name, {}), "min.insync.replicas", 1)
         below = [each for each in topic.partitions if each.leader_id >= 0 and len(each.in_sync) < needed]
         if below:
-            text = f"{len(below)} partitions have fewer in-sync replicas than min.insync.replicas={needed}"
+            count = counted(len(below), "partition", "has", "have")
+            text = f"{count} fewer in-sync replicas than min.insync.replicas={needed}"
             advice = "Producers with acks=all get NOT_ENOUGH_REPLICAS until the missing replicas are back in sync."
             yield Finding(Level.BAD, f"topic {name}", text, advice)
 
@@ -86,18 +92,19 @@ def under_replicated(seen: Snapshot) -> Iterator[Finding]:
         if each.leader_id >= 0 and len(each.in_sync) < len(each.replicas)
     ]
     if found:
-        behind = {str(broker) for _, each in found for broker in {*each.replicas} - {*each.in_sync}}
-        advice = f"Look at brokers {some_of(behind)}: they are down, slow, or their disks are full."
-        text = f"{len(found)} partitions are under-replicated"
-        yield Finding(Level.WARNING, f"topics {some_of({name for name, _ in found})}", text, advice)
+        behind = {broker for _, each in found for broker in {*each.replicas} - {*each.in_sync}}
+        which = f"broker {min(behind)}: it is" if len(behind) == 1 else f"brokers {some_of(behind)}: they are"
+        advice = f"Look at {which} down or slow, or a disk is full. Replicas that run catch up by themselves."
+        text = counted(len(found), "partition", "is under-replicated", "are under-replicated")
+        yield about_topics(Level.WARNING, {name for name, _ in found}, text, advice)
 
 
 def preferred_leaders(seen: Snapshot) -> Iterator[Finding]:
-    led = [each for _, each in _partitions(seen) if each.leader_id >= 0 and each.replicas]
-    elsewhere = [each for each in led if each.leader_id != each.replicas[0] and each.replicas[0] in each.in_sync]
+    led = [(name, each) for name, each in _partitions(seen) if each.leader_id >= 0 and each.replicas]
+    elsewhere = [name for name, each in led if each.leader_id != each.replicas[0] and each.replicas[0] in each.in_sync]
     if led and len(seen.broker_ids) > 1 and len(elsewhere) / len(led) > IMBALANCE_SHARE:
-        text = f"{len(elsewhere)} of {len(led)} partitions are not led by their preferred replica"
-        yield Finding(Level.NOTE, "cluster", text, "`tidelog elect` moves them back.")
+        text = f"{len(elsewhere):,} of {len(led):,} partitions are not led by their preferred replica"
+        yield about_topics(Level.NOTE, {*elsewhere}, text, "`tidelog elect` moves them back.")
 
 
 def replication(seen: Snapshot) -> Iterator[Finding]:
@@ -108,7 +115,7 @@ def replication(seen: Snapshot) -> Iterator[Finding]:
     single = {name for name, topic in seen.topics.items() if any(len(each.replicas) < 2 for each in topic.partitions)}
     if single:
         advice = "A lost disk loses them. Add replicas with `tidelog reassign`, and set default.replication.factor."
-        yield Finding(Level.WARNING, f"topics {some_of(single)}", "have one replica only", advice)
+        yield about_topics(Level.WARNING, single, "have one replica only", advice)
     strict, loose = set(), set()
     for name, topic in seen.topics.items():
         replicas = min((len(each.replicas) for each in topic.partitions), default=0)
@@ -120,12 +127,10 @@ def replication(seen: Snapshot) -> Iterator[Finding]:
     if strict:
         text = "min.insync.replicas is as large as the number of replicas: one lost broker stops acks=all"
         advice = "Set min.insync.replicas to one less than the replicas."
-        yield Finding(Level.WARNING, f"topics {some_of(strict)}", text, advice)
+        yield about_topics(Level.WARNING, strict, text, advice)
     if loose:
         text = "min.insync.replicas is 1: acks=all may be acknowledged by one broker alone"
-        yield Finding(
-            Level.NOTE, f"topics {some_of(loose)}", text, "Set min.insync.replicas=2 if no record may be lost."
-        )
+        yield about_topics(Level.NOTE, loose, text, "Set min.insync.replicas=2 if no record may be lost.")
 
 
 def unclean_elections(seen: Snapshot) -> Iterator[Finding]:
@@ -136,9 +141,7 @@ def unclean_elections(seen: Snapshot) -> Iterator[Finding]:
     }
     if allowed:
         text = "unclean.leader.election.enable is true: a replica that lacks acknowledged records may become leader"
-        yield Finding(
-            Level.WARNING, f"topics {some_of(allowed)}", text, "Set it to false unless losing records is fine."
-        )
+        yield about_topics(Level.WARNING, allowed, text, "Set it to false unless losing records is fine.")
 
 
 # --- storage ---
@@ -301,12 +304,17 @@ def unread(seen: Snapshot) -> Iterator[Finding]:
         yield Finding(Level.NOTE, part, f"could not be read: {reason}", advice)
 
 
-CHECKS: Final[tuple[Check, ...]] = (
+METADATA_CHECKS: Final[tuple[Check, ...]] = (
     controller,
-    missing_brokers,
     leaderless,
-    below_min_in_sync,
+    missing_brokers,
     under_replicated,
+    preferred_leaders,
+)
+"""Those that need brokers and topics only."""
+CHECKS: Final[tuple[Check, ...]] = (
+    *METADATA_CHECKS,
+    below_min_in_sync,
     directories,
     hanging,
     long_transactions,
@@ -318,7 +326,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     internal_replication,
     different_settings,
     forgotten_throttles,
-    preferred_leaders,
     unread,
 )
 COMPARISONS: Final[tuple[Comparison, ...]] = (stuck_groups,)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.client.durations import DurationError, milliseconds, spoken
+from tidelog.client.durations import DurationError, milliseconds, parse_moment_ms, spoken
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,24 @@ def test_spoken_durations_are_read_back(duration_ms: int) -> None:
 def test_nothing_but_a_duration_error_is_raised(anything: object) -> None:
     with suppress(DurationError):
         assert milliseconds(anything) >= 0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1970-01-02", 86_400_000),
+        ("19700102", 86_400_000),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1970-01-01T00:00:01.5Z", 1500),
+        (" 1970-01-01 00:00:01.500 UTC ", 1500),
+        ("1768478400000", 1_768_478_400_000),
+    ],
+)
+def test_times_are_iso_8601_or_milliseconds(text: str, expected: int) -> None:
+    assert parse_moment_ms(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "noon", "12", "9" * 16, "10s"])
+def test_what_is_no_time_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a time of ISO 8601"):
+        parse_moment_ms(text)

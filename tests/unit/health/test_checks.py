@@ -63,12 +63,13 @@ def test_a_cluster_that_is_well_has_no_findings() -> None:
 
 
 UNWELL: list[tuple[dict[str, Any], Level, str, str]] = [
-    ({"cluster": ClusterDescription("id", -1, NODES)}, Level.BAD, "cluster", "no controller"),
-    ({"cluster": ClusterDescription("id", 1, NODES[:2])}, Level.BAD, "broker 3", "not in the cluster"),
-    ({"topics": {"orders": topic(leader_id=-1)}}, Level.BAD, "topics orders", "1 partitions have no leader"),
+    ({"cluster": ClusterDescription("id", -1, NODES)}, Level.BAD, "the cluster", "no controller"),
+    ({"cluster": ClusterDescription("id", 1, NODES[:2])}, Level.WARNING, "broker 3", "is not in the cluster"),
+    ({"cluster": ClusterDescription("id", 1, NODES[:1])}, Level.WARNING, "brokers 2, 3", "are not in the cluster"),
+    ({"topics": {"orders": topic(leader_id=-1)}}, Level.BAD, "topics orders", "1 partition has no leader"),
     ({"topics": {"orders": topic(in_sync=(1,))}}, Level.BAD, "topic orders", "min.insync.replicas=2"),
     ({"topics": {"orders": topic(in_sync=(1, 2))}}, Level.WARNING, "topics orders", "under-replicated"),
-    ({"topics": {"orders": topic(leader_id=2)}}, Level.NOTE, "cluster", "preferred replica"),
+    ({"topics": {"orders": topic(leader_id=2)}}, Level.NOTE, "topics orders", "preferred replica"),
     ({"topics": {"orders": topic(replicas=(1,), in_sync=(1,))}}, Level.WARNING, "topics orders", "one replica only"),
     ({"topic_settings": {"orders": {"min.insync.replicas": "3"}}}, Level.WARNING, "topics orders", "stops acks=all"),
     ({"topic_settings": {"orders": {"min.insync.replicas": "1"}}}, Level.NOTE, "topics orders", "one broker alone"),

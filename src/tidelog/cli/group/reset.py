@@ -1,6 +1,5 @@
 """`tidelog group reset`."""
 
-import csv
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,14 +10,13 @@ import typer
 from tidelog.cli._clients import connect_admin
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
 from tidelog.cli.errors import CommandError
-from tidelog.cli.group._targets import Offsets, Wanted, find_targets
+from tidelog.cli.group._targets import Wanted, find_targets
 from tidelog.cli.output import print_json, print_line, print_table
 from tidelog.client.admin import Admin
+from tidelog.client.group_resets import RESETTABLE_STATES, Offsets, write_plan
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 
 EXAMPLE: Final = "tidelog group reset billing --topic orders --to-earliest --execute"
-
-_INACTIVE: Final = frozenset({"Empty", "Dead"})
 
 
 def reset(
@@ -68,9 +66,7 @@ def reset(
                 group, {each: OffsetAndMetadata(offset) for each, offset in targets.items()}
             )
     if export:
-        csv.writer(sys.stdout, lineterminator="\n").writerows(
-            (*each, offset) for each, offset in sorted(targets.items())
-        )
+        sys.stdout.write(write_plan(targets))
         return
     _show(group, committed, targets, execute, output)
 
@@ -106,9 +102,8 @@ def _parse_numbers(option: str, text: str) -> list[int]:
 
 
 def _check_inactive(admin: Admin, group: str) -> None:
-    """Commits of members would undo the reset at once."""
     state = admin.describe_groups([group])[group].state
-    if state not in _INACTIVE:
+    if state not in RESETTABLE_STATES:
         raise CommandError(f"group {group!r} is {state}: offsets can be reset only while it has no members")
 
 

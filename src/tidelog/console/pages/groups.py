@@ -6,17 +6,17 @@ from starlette.responses import Response
 
 from tidelog.client.aio.admin.types import GroupDescription, GroupListing, MemberDescription
 from tidelog.client.errors import ClientError
+from tidelog.client.group_resets import RESETTABLE_STATES, write_plan
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 from tidelog.console.errors import PageError
 from tidelog.console.forms import Act, Done, Field, Form, Values, confirm_name
 from tidelog.console.pages.routing import Area
-from tidelog.console.resets import WAYS, parse_plan, plan, write_plan
+from tidelog.console.resets import WAYS, plan, read_plan
 from tidelog.console.web import Ask, link, paged
 from tidelog.wire.errors import ApiError, ErrorCode
 
 PAGE_SIZE: Final = 50
 STATES: Final = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead")
-_INACTIVE: Final = frozenset({"Empty", "Dead"})
 
 
 class GroupRow(NamedTuple):
@@ -98,7 +98,7 @@ async def show_group(ask: Ask) -> Response:
         lag=sum(known) if known else None,
         topics=sorted({row.where.topic for row in rows}),
         series=ask.view.sampler.lags.of_group(described.group_id),
-        may_change=described.state in _INACTIVE,
+        may_change=described.state in RESETTABLE_STATES,
     )
 
 
@@ -148,7 +148,7 @@ async def _reset_form(ask: Ask) -> Form:
             "The next page shows the new offset of each partition before anything is changed.",
             *(
                 [f"The group is {described.state}: offsets can be reset only while it has no members."]
-                * (described.state not in _INACTIVE)
+                * (described.state not in RESETTABLE_STATES)
             ),
         ],
         area="groups",
@@ -176,13 +176,12 @@ async def _reset(ask: Ask, values: Values) -> Form:
         headings=("Topic", "Partition", "Committed", "New offset", "Change"),
         rows=[
             (
-                each.where.topic,
-                each.where.partition,
-                "–" if each.committed is None else f"{each.committed:,}",
-                f"{each.target:,}",
-                "–" if each.committed is None else f"{each.target - each.committed:+,}",
+                *where,
+                f"{committed[where]:,}" if where in committed else "–",
+                f"{target:,}",
+                f"{target - committed[where]:+,}" if where in committed else "–",
             )
-            for each in planned
+            for where, target in sorted(planned.items())
         ],
         area="groups",
         action=group_url(described.group_id, "reset/execute"),
@@ -203,11 +202,10 @@ async def _execute_form(ask: Ask) -> Form:
 
 async def _execute(ask: Ask, values: Values) -> Done:
     group = ask.query("id")
-    targets = parse_plan(values.get("plan", ""))
+    targets = read_plan(values.get("plan", ""))
     admin = await ask.view.admin()
     state = (await admin.describe_groups([group]))[group].state
-    if state not in _INACTIVE:
-        # Commits of members would undo the reset at once.
+    if state not in RESETTABLE_STATES:
         raise PageError(409, "The group is active", f"Group {group!r} is {state}: stop its members first.")
     await admin.alter_consumer_group_offsets(group, {each: OffsetAndMetadata(to) for each, to in targets.items()})
     return Done(group_url(group), f"The offsets of {len(targets):,} partitions of {group} were reset.")
@@ -223,7 +221,10 @@ async def _delete_form(ask: Ask) -> Form:
         [
             f"The group and its committed offsets of {len(committed):,} partitions are deleted.",
             "Consumers that use it later start where auto.offset.reset says.",
-            *([f"The group is {described.state}: stop its members first."] * (described.state not in _INACTIVE)),
+            *(
+                [f"The group is {described.state}: stop its members first."]
+                * (described.state not in RESETTABLE_STATES)
+            ),
         ],
         is_danger=True,
         area="groups",

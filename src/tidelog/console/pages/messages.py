@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 from starlette.responses import Response
 
 from tidelog.client.aio.admin.types import EARLIEST, LATEST
+from tidelog.client.durations import parse_moment_ms
 from tidelog.client.types import TopicPartition
 from tidelog.console.cluster_view import ClusterView
 from tidelog.console.errors import PageError
@@ -27,7 +28,6 @@ from tidelog.console.reading import (
     search,
     write_cursor,
 )
-from tidelog.console.text import parse_moment_ms
 from tidelog.console.web import Ask, link, parse_number
 
 COUNTS: Final = (25, 50, 100, 200)

@@ -10,9 +10,9 @@ from tidelog.client.aio.admin.types import LogDirectory
 from tidelog.client.errors import ClientError
 from tidelog.client.types import BrokerNode
 from tidelog.console.cluster_view import Snapshot
-from tidelog.console.health import assess
 from tidelog.console.pages.routing import Area
 from tidelog.console.web import Ask
+from tidelog.health import summarize
 from tidelog.wire.errors import ApiError
 
 
@@ -38,7 +38,7 @@ async def show(ask: Ask) -> Response:
     return ask.render(
         "overview.html",
         area="overview",
-        health=assess(snapshot.cluster, topics),
+        health=summarize(snapshot.cluster, snapshot.topics),
         cluster=snapshot.cluster,
         brokers=_brokers(snapshot, directories),
         topic_count=len(own),

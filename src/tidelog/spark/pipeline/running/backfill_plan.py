@@ -8,11 +8,11 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+from tidelog.client.durations import parse_moment_ms
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
 
 Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
@@ -84,10 +84,7 @@ def parse_bound(text: str | None) -> Bound:
         return Bound()
     if text.isascii() and text.isdigit():
         return Bound(offset=int(text))
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return Bound(time_ms=int(moment.timestamp() * 1000))
+    return Bound(time_ms=parse_moment_ms(text))
 
 
 class BackfillState:
