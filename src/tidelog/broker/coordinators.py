@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tidelog.wire.errors import ApiError
+from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
@@ -104,7 +104,9 @@ def gather(results: Sequence[Any], shape: Callable[[list[Any]], T]) -> T:
 class ShardLoader:
     """Loads the partitions of an internal topic that this broker leads, one after the other.
 
-    In slices of a few milliseconds, so that other clients are served meanwhile.
+    In slices of a few milliseconds, so that other clients are served meanwhile. A partition is served once its records
+    are committed: a new leader may hold some that its followers do not have yet, and nothing may be answered, nor a
+    transaction be completed, because of a record that can still be lost.
     """
 
     def __init__(self, node: Node, runtime: CoordinatorRuntime[Any], buffer_bytes: int) -> None:
@@ -154,9 +156,20 @@ class ShardLoader:
                     if loading.is_cancelled:
                         return
                     pause_at = seconds() + _SLICE_SECONDS
-        self._runtime.finish_load(loading)
-        self._node.socket_server.wake()
-        logger.info("loaded %s-%d in %.0f ms", *partition.key, (seconds() - began) * 1000)
+        self._finish_when_committed(loading, partition, began)
+
+    def _finish_when_committed(self, loading: Loading[Any], partition: Partition, began: float) -> None:
+        def on_committed(code: ErrorCode, _offset: int) -> None:
+            if loading.is_cancelled:
+                return
+            if code is ErrorCode.REQUEST_TIMED_OUT:
+                self._finish_when_committed(loading, partition, began)
+                return
+            self._runtime.finish_load(loading, is_committed=code is ErrorCode.NONE)
+            self._node.socket_server.wake()
+            logger.info("loaded %s-%d in %.0f ms", *partition.key, (self._node.slices.seconds() - began) * 1000)
+
+        self._node.replica_manager.await_commit(*partition.key, on_committed)
 
     def stop(self) -> None:
         if self._task is not None:

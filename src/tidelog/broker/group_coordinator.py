@@ -86,6 +86,7 @@ class GroupCoordinator:
         return CoordinatorRuntime(
             lambda partition: GroupShard(partition, settings, _new_id, catalog),
             self._append,
+            self._await_commit,
             self._node.clock,
             self._timer,
             codec=Codec(config.offsets_topic_compression_codec),
@@ -96,6 +97,10 @@ class GroupCoordinator:
     def _append(self, partition: int, batch: bytearray, on_committed: Callable[[ErrorCode, int], None]) -> int:
         timeout_ms = self._node.config.offsets_commit_timeout_ms
         return self._node.replica_manager.append(OFFSETS_TOPIC, partition, batch, on_committed, timeout_ms)
+
+    def _await_commit(self, partition: int, on_committed: Callable[[ErrorCode, int], None]) -> None:
+        timeout_ms = self._node.config.offsets_commit_timeout_ms
+        self._node.replica_manager.await_commit(OFFSETS_TOPIC, partition, on_committed, timeout_ms)
 
     def _batch_bytes_max(self, partition: int) -> int:
         """What the log of an offsets partition takes in one batch; raises ApiError if it takes none."""

@@ -77,7 +77,9 @@ class TransactionCoordinator:
         if self._built is None:
             from tidelog.coordination import CoordinatorRuntime
 
-            runtime = CoordinatorRuntime(self._new_shard, self._append, self._node.clock, self._timer)
+            runtime = CoordinatorRuntime(
+                self._new_shard, self._append, self._await_commit, self._node.clock, self._timer
+            )
             buffer_bytes = self._node.config.transaction_state_log_load_buffer_size
             self._built = runtime, ShardLoader(self._node, runtime, buffer_bytes)
         return self._built
@@ -102,6 +104,9 @@ class TransactionCoordinator:
 
     def _append(self, partition: int, batch: bytearray, on_committed: Callable[[ErrorCode, int], None]) -> int:
         return self._node.replica_manager.append(TRANSACTIONS_TOPIC, partition, batch, on_committed)
+
+    def _await_commit(self, partition: int, on_committed: Callable[[ErrorCode, int], None]) -> None:
+        self._node.replica_manager.await_commit(TRANSACTIONS_TOPIC, partition, on_committed)
 
     # --- where transactional ids are ---
 
@@ -171,13 +176,24 @@ class TransactionCoordinator:
     ) -> None:
         """Ask the coordinator whether partitions are part of a transaction (KIP-890); `respond` gets a code for each.
 
-        A coordinator on this broker answers at once.
+        A coordinator on this broker answers at once, unless the commit of its records is awaited: a partition that
+        the next coordinator might not know must not be written to.
         """
+        from tidelog.coordination import Decision
+
+        def answer(outcome: dict[PartitionKey, ErrorCode] | ApiError) -> None:
+            respond(dict.fromkeys(partitions, outcome.code) if isinstance(outcome, ApiError) else outcome)
+
         try:
-            codes = self.shard_of(transactional_id).verify(transactional_id, producer, partitions)
+            self.shard_of(transactional_id)
         except ApiError as error:
-            codes = dict.fromkeys(partitions, error.code)
-        respond(codes)
+            answer(error)
+            return
+        self.runtime.execute(
+            self.partition_of(transactional_id),
+            lambda shard, _now_ms: Decision(shard.verify(transactional_id, producer, partitions)),
+            answer,
+        )
 
     def shard_of(self, transactional_id: str) -> TransactionShard:
         """The shard, for reading; raises ApiError if this broker does not have it."""

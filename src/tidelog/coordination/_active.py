@@ -68,7 +68,7 @@ class ShardTimer(TimerTask):
 class ActiveShard(Generic[ShardT]):
     """A loaded shard that serves requests."""
 
-    __slots__ = ("is_closed", "open_batch", "partition", "pending", "shard", "timers")
+    __slots__ = ("is_closed", "is_uncertain", "open_batch", "partition", "pending", "shard", "timers")
 
     def __init__(self, partition: int, shard: ShardT) -> None:
         self.partition = partition
@@ -76,6 +76,8 @@ class ActiveShard(Generic[ShardT]):
         self.pending: deque[Pending] = deque()
         self.timers: dict[TimerKey, ShardTimer] = {}
         self.is_closed = False
+        self.is_uncertain = False
+        """Whether the state has records that were not committed in time, and may be lost with this broker."""
         self.open_batch: OpenBatch | None = None
         """Records that were replayed and not appended yet: the last of `pending`."""
 

@@ -9,7 +9,9 @@ states here:
 
 Records are replayed as soon as they are appended, so that the next request sees their effect. Replies wait for the
 commit. A reply without records also waits for earlier records that are not committed, because it may depend on them.
-When this broker loses the log, the shard is dropped, and its waiting requests get an error.
+So it does when their own requests were answered with an error because the commit took too long: such records are part
+of the state, and can still be lost. When this broker loses the log, the shard is dropped, and its waiting requests get
+an error.
 
 A reply that raises is reported to the timer's `on_error`; the other replies of the same commit are still sent.
 """
@@ -33,6 +35,11 @@ ShardT = TypeVar("ShardT", bound=Shard)
 
 Append = Callable[[int, bytearray, Callable[[ErrorCode, int], None]], int]
 """`(partition, batch, on_committed(error, first offset)) -> first offset`; raises ApiError when the log rejects it."""
+
+AwaitCommit = Callable[[int, Callable[[ErrorCode, int], None]], None]
+"""`(partition, on_committed)`: calls back once all that the log holds now is committed, or with the error.
+
+Raises ApiError when this broker does not have the log."""
 
 
 class Batching(NamedTuple):
@@ -97,6 +104,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         self,
         new_shard: Callable[[int], ShardT],
         append: Append,
+        await_commit: AwaitCommit,
         clock: Clock,
         timer: Timer,
         *,
@@ -108,6 +116,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         """`refusals` adds to `REFUSALS`; `on_lost` is called with a partition whose log this broker no longer has."""
         self._new_shard = new_shard
         self._append = append
+        self._await_commit = await_commit
         self._clock = clock
         self._timer = timer
         self._codec = codec
@@ -128,12 +137,16 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._loading[partition] = (loading, shard)
         return loading
 
-    def finish_load(self, loading: Loading[ShardT]) -> None:
-        """The log was replayed to its end: serve requests, unless the partition was unloaded meanwhile."""
+    def finish_load(self, loading: Loading[ShardT], *, is_committed: bool = True) -> None:
+        """The log was replayed to its end: serve requests, unless the partition was unloaded meanwhile.
+
+        `is_committed` is False if it ends with records that may still be lost.
+        """
         if loading.is_cancelled:
             return
         _, shard = self._loading.pop(loading.partition)
         active = ActiveShard(loading.partition, shard)
+        active.is_uncertain = not is_committed
         self._active[loading.partition] = active
         now_ms = self._clock.wall_ms()
         self._carry_out(active, shard.on_loaded(now_ms), None, now_ms)
@@ -247,10 +260,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             elif active.open_batch is not None and not self._append_open(active):
                 self._refuse(active, decision, respond, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 return
-            pending = Pending(then)
-            if respond is not None and reply is not None:
-                pending.answers.append((respond, reply))
-            pending.answers += answers
+            pending = _pending_of(decision, respond)
             batch = build_record_batch([(now_ms, key, value, ()) for key, value in records], self._codec, producer)
             if not self._stage(active, pending, batch):
                 return
@@ -270,10 +280,26 @@ class CoordinatorRuntime(Generic[ShardT]):
                 waiting.append((respond, reply))
             waiting += answers
             return
+        if active.is_uncertain and (answers or (respond is not None and reply is not None)):
+            self._answer_when_certain(active, decision, respond)
+            return
         if respond is not None and reply is not None:
             self._answer(respond, reply)
         for later, its_reply in answers:
             self._answer(later, its_reply)
+
+    def _answer_when_certain(
+        self, active: ActiveShard[ShardT], decision: Decision[Any], respond: Respond | None
+    ) -> None:
+        """Answer a decision without records once the records that it may depend on are committed."""
+        pending = _pending_of(decision, respond)
+        pending.is_replayed = True
+        active.pending.append(pending)
+        try:
+            self._await_commit(active.partition, self._on_committed(active, pending))
+        except ApiError as error:
+            pending.outcome = error.code
+            self._release(active)
 
     # --- batches that decisions share ---
 
@@ -397,7 +423,9 @@ class CoordinatorRuntime(Generic[ShardT]):
             if pending.outcome is not _NONE:
                 assert pending.outcome is not None
                 self._refused(active, pending, pending.outcome)
+                active.is_uncertain = True  # only now: the answers of `then` are about the failure itself
                 continue
+            active.is_uncertain = False
             if pending.then is not None:
                 self._follow(active, pending.then, ErrorCode.NONE)
             for respond, reply in pending.answers:
@@ -420,11 +448,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         self, active: ActiveShard[ShardT], decision: Decision[Any], respond: Respond | None, code: ErrorCode
     ) -> None:
         """The log rejects the records of a decision, which were not replayed."""
-        pending = Pending(decision.then)
-        if respond is not None and decision.reply is not None:
-            pending.answers.append((respond, decision.reply))
-        pending.answers += decision.answers
-        self._refused(active, pending, code)
+        self._refused(active, _pending_of(decision, respond), code)
 
     def _refused(self, active: ActiveShard[ShardT], pending: Pending, code: ErrorCode) -> None:
         error = ApiError(self._refusals.get(code, ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -448,3 +472,12 @@ class CoordinatorRuntime(Generic[ShardT]):
         """For `ActiveShard` alone."""
         now_ms = self._clock.monotonic_ms()
         self._timer.add(active.timer_task(key, now_ms + delay_ms, self), now_ms)
+
+
+def _pending_of(decision: Decision[Any], respond: Respond | None) -> Pending:
+    """What waits for the commit of a decision: its follow-up, its reply, and its answers to earlier requests."""
+    pending = Pending(decision.then)
+    if respond is not None and decision.reply is not None:
+        pending.answers.append((respond, decision.reply))
+    pending.answers += decision.answers
+    return pending

@@ -261,6 +261,19 @@ class ReplicaManager:
             self._wake()
         return first_offset
 
+    def await_commit(
+        self, topic: str, index: int, on_committed: Callable[[ErrorCode, int], None], timeout_ms: int = 5_000
+    ) -> None:
+        """Call `on_committed` once every in-sync replica has all that this log holds now, with the error if any.
+
+        Raises ApiError when the partition is not here.
+        """
+        partition = self._partitions.get((topic, index)) or self.partition(topic, index)
+        end_offset = partition.log.log_end_offset
+        self._pending.append(PendingAppend(partition, end_offset, end_offset, timeout_ms, on_committed))
+        if not self._is_gathering:
+            self._wake()
+
     def answer_when_written(self, pending: PendingProduce | PendingAppend) -> None:
         """Answer a produce at the end of this turn, or later if it has to wait."""
         self._pending.append(pending)

@@ -79,6 +79,14 @@ class FakeLog:
             self._waiting.append(on_committed)
         return len(self.batches) - 1
 
+    def await_commit(self, _partition: int, on_committed: Callable[[ErrorCode, int], None]) -> None:
+        if self.refusal is not None:
+            raise ApiError(self.refusal)
+        if self.commits_at_once:
+            on_committed(ErrorCode.NONE, len(self.batches))
+        else:
+            self._waiting.append(on_committed)
+
     def commit(self, code: ErrorCode = ErrorCode.NONE) -> None:
         waiting, self._waiting = self._waiting, []
         for on_committed in waiting:
@@ -95,7 +103,7 @@ class World:
         self.lost: list[int] = []
         self.replies: list[Any] = []
         self.runtime: CoordinatorRuntime[Numbers] = CoordinatorRuntime(
-            Numbers, self.log.append, self.clock, self.timer, on_lost=self.lost.append
+            Numbers, self.log.append, self.log.await_commit, self.clock, self.timer, on_lost=self.lost.append
         )
 
     def ask(self, operation: Callable[[Numbers], Decision[Any]], partition: int = 0) -> None:

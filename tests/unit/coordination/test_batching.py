@@ -29,7 +29,7 @@ class World:
         self._before_write: list[Callable[[], None]] = []
         batching = Batching(self._bytes_max, self._before_write.append, self._reload)
         self.runtime: CoordinatorRuntime[Numbers] = CoordinatorRuntime(
-            Numbers, self.log.append, self.clock, self.timer, batching=batching
+            Numbers, self.log.append, self.log.await_commit, self.clock, self.timer, batching=batching
         )
         self.runtime.load(0, [])
         self.runtime.load(1, [])

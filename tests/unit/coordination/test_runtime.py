@@ -109,6 +109,58 @@ def test_a_commit_that_times_out_is_answered_and_the_shard_goes_on(world: World)
     assert world.runtime.shard(0).values == {b"a": b"1"}
 
 
+def test_a_reply_that_may_tell_of_records_whose_commit_timed_out_waits_for_them(world: World) -> None:
+    """Otherwise the next coordinator could know nothing of what this one has confirmed."""
+    world.ask(lambda shard: shard.set(b"a", b"1"))
+    world.log.commit(ErrorCode.REQUEST_TIMED_OUT)
+    world.replies.clear()
+    world.ask(lambda shard: shard.get(b"a"))
+    assert world.replies == []
+    world.log.commit()
+    assert world.replies == [b"1"]
+    world.ask(lambda shard: shard.get(b"a"))
+    assert world.replies == [b"1", b"1"], "what is committed needs no more waiting"
+
+
+def test_a_reply_gets_an_error_as_long_as_the_commit_times_out(world: World) -> None:
+    world.ask(lambda shard: shard.set(b"a", b"1"))
+    world.log.commit(ErrorCode.REQUEST_TIMED_OUT)
+    for _ in range(2):
+        world.replies.clear()
+        world.ask(lambda shard: shard.get(b"a"))
+        world.log.commit(ErrorCode.REQUEST_TIMED_OUT)
+        assert world.codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+
+def test_a_commit_of_later_records_ends_the_uncertainty(world: World) -> None:
+    world.ask(lambda shard: shard.set(b"a", b"1"))
+    world.log.commit(ErrorCode.REQUEST_TIMED_OUT)
+    world.ask(lambda shard: shard.set(b"b", b"2"))
+    world.log.commit()
+    world.replies.clear()
+    world.ask(lambda shard: shard.get(b"a"))
+    assert world.replies == [b"1"]
+
+
+def test_a_reply_that_waits_gets_the_error_of_a_log_that_is_lost(world: World) -> None:
+    world.ask(lambda shard: shard.set(b"a", b"1"))
+    world.log.commit(ErrorCode.REQUEST_TIMED_OUT)
+    world.replies.clear()
+    world.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    world.ask(lambda shard: shard.get(b"a"))
+    assert world.codes == [ErrorCode.NOT_COORDINATOR]
+    assert world.lost == [0]
+
+
+def test_replies_wait_for_records_that_were_loaded_and_are_not_committed() -> None:
+    world = World()
+    world.runtime.finish_load(world.runtime.begin_load(0), is_committed=False)
+    world.ask(lambda shard: shard.get(b"a"))
+    assert world.replies == []
+    world.log.commit()
+    assert world.replies == [b""]
+
+
 def test_what_follows_a_commit_happens_before_the_answer(world: World) -> None:
     world.ask(lambda shard: shard.set_and_note(b"a", b"1"))
     shard = world.runtime.shard(0)

@@ -71,6 +71,7 @@ class ConsumerWorld:
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             lambda partition: GroupShard(partition, self.settings, lambda: f"m{next(self._ids)}", self.topics),
             self.log.append,
+            self.log.await_commit,
             self.clock,
             self.timer,
         )

@@ -32,6 +32,7 @@ class MixedWorld(World):
         self.runtime = CoordinatorRuntime(
             lambda partition: GroupShard(partition, self.settings, lambda: f"m{next(self._ids)}", self.topics),
             self.log.append,
+            self.log.await_commit,
             self.clock,
             self.timer,
         )

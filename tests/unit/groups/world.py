@@ -42,6 +42,12 @@ class Log:
             on_committed(ErrorCode.NONE, 0)
         return 0
 
+    def await_commit(self, _partition: int, on_committed: Callable[[ErrorCode, int], None]) -> None:
+        if self.is_slow:
+            self._waiting.append(on_committed)
+        else:
+            on_committed(ErrorCode.NONE, 0)
+
     def commit(self, code: ErrorCode = ErrorCode.NONE) -> None:
         waiting, self._waiting = self._waiting, []
         for on_committed in waiting:
@@ -94,6 +100,7 @@ class World:
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             lambda partition: GroupShard(partition, self.settings, lambda: str(next(self._ids))),
             self.log.append,
+            self.log.await_commit,
             self.clock,
             self.timer,
         )

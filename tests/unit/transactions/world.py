@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tests.unit.coordination.fakes import FakeLog
 from tidelog.coordination import CoordinatorRuntime, Decision, ProducerEpoch
 from tidelog.timing import ManualClock, Timer
 from tidelog.transactions import MarkerOrder, Transaction, TransactionSettings, TransactionShard
@@ -20,31 +21,6 @@ B: PartitionKey = ("b", 1)
 C: PartitionKey = ("c", 2)
 
 
-class FakeLog:
-    """Keeps batches. Commits at once, or when `commit` is called; refuses while `refusal` is set."""
-
-    def __init__(self) -> None:
-        self.batches: list[bytes] = []
-        self.refusal: ErrorCode | None = None
-        self.commits_at_once = True
-        self._waiting: list[Callable[[ErrorCode, int], None]] = []
-
-    def append(self, partition: int, batch: bytearray, on_committed: Callable[[ErrorCode, int], None]) -> int:
-        if self.refusal is not None:
-            raise ApiError(self.refusal)
-        self.batches.append(bytes(batch))
-        if self.commits_at_once:
-            on_committed(ErrorCode.NONE, len(self.batches) - 1)
-        else:
-            self._waiting.append(on_committed)
-        return len(self.batches) - 1
-
-    def commit(self, code: ErrorCode = ErrorCode.NONE) -> None:
-        waiting, self._waiting = self._waiting, []
-        for on_committed in waiting:
-            on_committed(code, 0)
-
-
 class World:
     """A coordinator, the log under it and the partitions around it."""
 
@@ -53,6 +29,7 @@ class World:
         self.clock = ManualClock()
         self.timer = Timer(0)
         self.log = FakeLog()
+        self.log.commits_at_once = True
         self.orders: list[MarkerOrder] = []
         self.completed: list[Transaction] = []
         self.coordinator_epoch = 0
@@ -64,7 +41,9 @@ class World:
         """Lose the coordinator, if there is one, and load another from the log."""
         self.orders.clear()
         self.timer = Timer(self.clock.monotonic_ms())
-        self.runtime = CoordinatorRuntime(self._new_shard, self.log.append, self.clock, self.timer)
+        self.runtime = CoordinatorRuntime(
+            self._new_shard, self.log.append, self.log.await_commit, self.clock, self.timer
+        )
         self.runtime.load(0, self.log.batches)
 
     def fail_over(self) -> None:
