@@ -131,9 +131,13 @@ class ReplicaSet:
         self._commit(state.isr)
         # A leader that could lead has recovered: there is nothing to recover from but its own log.
         self.recovery_state = LeaderRecoveryState.RECOVERED
+        # At the end of a reassignment the controller first names the new replicas, and then removes the others from the
+        # ISR. In between they can still be elected, so nothing is committed without them.
         followers = self.followers
         self.followers = {
-            replica: followers.get(replica) or FollowerState() for replica in state.replicas if replica != self.local_id
+            replica: followers.get(replica) or FollowerState()
+            for replica in (*state.replicas, *state.isr)
+            if replica != self.local_id
         }
         if is_new_epoch:
             self.leader_epoch_start_offset = log_end_offset
@@ -209,6 +213,7 @@ class ReplicaSet:
             follower is None
             or self.pending is not None
             or replica in self.isr
+            or replica not in self.replicas
             or follower.log_end_offset < max(high_watermark, self.leader_epoch_start_offset)
             or not self.rules.is_alive(replica)
         ):

@@ -341,3 +341,36 @@ def test_a_replica_that_is_gone_does_not_hold_the_high_watermark_back(three: Thr
     three.alive.remove(3)
     three.two.follow(three.one)
     assert three.one.marks == (2, 2)
+
+
+def test_a_replica_that_leaves_by_reassignment_counts_as_long_as_it_is_in_sync(three: Three) -> None:
+    """The controller names the new replicas before it removes the old one from the ISR, and may fail in between."""
+    three.one.lead(1, ALL, (1, 2))
+    three.two.follow_in(1, 1, (1, 2))
+    three.one.produce(b"a")
+    three.two.follow(three.one)
+    three.two.follow(three.one)
+    assert three.one.marks == (0, 1), "3 may still be elected"
+    three.one.lead(2, (1, 2), (1, 2))
+    assert three.one.marks == (1, 1)
+    three.three.follow_in(2, 1, (1, 2))
+    with pytest.raises(ApiError) as refusal:
+        three.one.partition.check_follower(3, 2)
+    assert refusal.value.code is ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_a_replica_that_left_the_isr_before_its_reassignment_ended_does_not_come_back(three: Three) -> None:
+    three.one.lead(1, ALL, (1, 2))
+    three.two.follow_in(1, 1, (1, 2))
+    three.three.follow_in(1, 1, (1, 2))
+    three.clock.advance(LAG_MS_MAX + 1)
+    three.one.produce(b"a")
+    three.two.follow(three.one)
+    three.two.follow(three.one)
+    proposal = three.shrink()
+    assert proposal is not None
+    assert proposal.isr == (1, 2)
+    assert three.commit(proposal)
+    three.three.follow(three.one)
+    three.three.follow(three.one)
+    assert three.one.proposals == []
