@@ -95,10 +95,12 @@ class StoreQueue:
         """Carry out what is queued, then end the session. Closing twice does nothing."""
         executor, self._executor = self._executor, None
         if executor is not None:
+            call = self._loop.run_in_executor(executor, self._store.close)
             try:
-                await self._loop.run_in_executor(executor, self._store.close)
+                await call
             finally:
-                executor.shutdown(wait=False)
+                # Once the store is closed, its thread only has to end. A close that was cancelled may still run.
+                executor.shutdown(wait=not call.cancelled())
 
 
 def _ignore_error(call: asyncio.Future[Any]) -> None:
