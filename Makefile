@@ -21,6 +21,7 @@ $(STAMP): pyproject.toml hatch_build.py $(wildcard src/tidelog/*/_speedups.c)
 	@echo "setting up $(VENV) (once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@if command -v krb5-config > /dev/null; then $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[kerberos]' || true; fi
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 demo: setup ## a broker, an exactly-once Spark pipeline with rows that fail, a plot of it

@@ -5,6 +5,7 @@ session or an Apache Kafka takes longer to start and to warm up than most tests 
 process waits for another's last one.
 """
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -34,7 +35,18 @@ _OWN_DRIVER = (
 _SHARED = ("tests/compat/apache_kafka/", "tests/compat/kafka_tools/")
 """Folders with an Apache Kafka, or what it wrote, for all of their files."""
 
+_COMPILING = (
+    "tests/property/arrow/",
+    "tests/property/spark_source/",
+    "tests/property/storage_cleaner/",
+    "tests/unit/client/arrow/",
+    "tests/unit/storage/cleaner/",
+)
+"""Folders whose tests compile kernels that are not in numba's cache. Side by side, one process gets most of them, and
+the other does not compile the same kernels meanwhile."""
+
 _LONG_FIRST = (
+    *_COMPILING,
     *_OWN_DRIVER,
     "tests/compat/kafka_tools/test_compaction_beside_kafka.py",
     *_SPARK,
@@ -61,6 +73,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_turn)
 
 
+def pytest_collection_finish() -> None:
+    """Exempt thousands of tests and modules from the garbage collections of the tests: none of them is garbage."""
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep files together that use the same JVM. The long tests are too many for that: there, each file is a piece."""
@@ -79,6 +97,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_configure() -> None:
+    gc.disable()  # until all is collected: `pytest_collection_finish`
     # A script's background jobs ignore SIGINT, and so would every process that a test starts and interrupts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
