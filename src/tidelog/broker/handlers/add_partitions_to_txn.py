@@ -100,11 +100,12 @@ def _add(transaction: AddPartitionsToTxnTransaction, context: Context, shape: Ca
 
 
 def _verify(transaction: AddPartitionsToTxnTransaction, context: Context, shape: Callable[[Codes], T]) -> T:
-    found: list[Codes] = []
+    reply = Reply(shape)
     partitions = partitions_of(transaction.topics)
     producer = ProducerEpoch(transaction.producer_id, transaction.producer_epoch)
-    context.node.transactions.verify(transaction.transactional_id, producer, partitions, found.append)
-    return shape(found[0])
+    context.node.transactions.verify(transaction.transactional_id, producer, partitions, reply)
+    result: T = reply.result()
+    return result
 
 
 def _denied(transactional_id: str, partitions: list[PartitionKey], context: Context) -> Codes:

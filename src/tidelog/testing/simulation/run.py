@@ -81,12 +81,13 @@ def run_seed(
     swarm = draw_swarm(seed, brokers)
     if has_delayed:
         swarm = replace(swarm, has_delayed=True)
-    with _quiet(), Simulation(seed, brokers, swarm.settings) as cluster:
+    with _quiet() as failed_requests, Simulation(seed, brokers, swarm.settings) as cluster:
         try:
             _live(cluster, report, swarm)
         except SimulationFailed as failure:
             report.anomalies.append(str(failure).partition("\n")[0])
         report.anomalies += cluster.invariants.violations
+        report.anomalies += failed_requests.found
         report.counts.update({step.value: number for step, number in cluster.invariants.steps.items()})
         report.story = cluster.world.story(_STORY_LINES)
         report.virtual_seconds = cluster.world.now
@@ -188,13 +189,34 @@ def shorten(report: Report, brokers: int = 3) -> Report:
     return shortest
 
 
+class _FailedRequests(logging.Handler):
+    """Keeps what brokers log of requests that ended with an exception: clients only see UNKNOWN_SERVER_ERROR."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        cause = record.exc_info[1] if record.exc_info else None
+        defect = f"defect: {record.getMessage()}: {cause!r}"
+        if defect not in self.found:
+            self.found.append(defect)
+
+
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Brokers and clients have much to say about faults."""
-    logger = logging.getLogger("tidelog")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
+def _quiet() -> Iterator[_FailedRequests]:
+    """Brokers and clients have much to say about faults; only requests that fail by a defect matter."""
+    everything, requests = logging.getLogger("tidelog"), logging.getLogger("tidelog.broker.dispatcher")
+    levels = everything.level, requests.level, requests.propagate
+    failed = _FailedRequests()
+    everything.setLevel(logging.CRITICAL + 1)
+    requests.setLevel(logging.ERROR)
+    requests.propagate = False
+    requests.addHandler(failed)
     try:
-        yield
+        yield failed
     finally:
-        logger.setLevel(level)
+        requests.removeHandler(failed)
+        everything.setLevel(levels[0])
+        requests.setLevel(levels[1])
+        requests.propagate = levels[2]
