@@ -23,7 +23,7 @@ from kazoo.client import KazooClient
 
 from tests.compat.chaos.network import TREE, Network
 from tests.compat.chaos.observer import Observer, differing_logs
-from tidelog.cluster.layout import ClusterDirectory
+from tidelog.cluster.layout import ClusterDirectory, ClusterError
 from tidelog.cluster.supervisor import free_ports
 from tidelog.testing import Cluster
 from tidelog.testing.zookeeper import HOST, ZooKeeperServer
@@ -31,6 +31,8 @@ from tidelog.testing.zookeeper import HOST, ZooKeeperServer
 BROKERS: Final = (1, 2, 3)
 SESSION_MS: Final = 2_000
 DISK_BYTES: Final = 128 << 20
+_START_SECONDS_MAX: Final = 60.0
+_TREE_UNREACHABLE: Final = "has not replied within"
 _SETTINGS: Final[dict[str, object]] = {
     "zookeeper.session.timeout.ms": SESSION_MS,
     "zookeeper.connection.timeout.ms": 30_000,
@@ -166,8 +168,18 @@ class ChaosCluster:
         return True
 
     def start_again(self, broker: int) -> None:
-        """Start a broker that a fault took down."""
-        self.brokers.restart(broker)
+        """Start a broker that a fault took down, as a service manager would: again and again.
+
+        While another fault keeps it from the tree, it exits with the reason, as Kafka does.
+        """
+        give_up_at = time.monotonic() + _START_SECONDS_MAX
+        while True:
+            try:
+                self.brokers.restart(broker)
+                break
+            except ClusterError as error:
+                if _TREE_UNREACHABLE not in str(error) or time.monotonic() > give_up_at:
+                    raise
         with self.lock:
             self.down.discard(broker)
 
