@@ -13,7 +13,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from tidelog.broker.background import BackgroundPool
@@ -35,8 +35,19 @@ _LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 """A line names all segments of a group, which may be very many."""
 
 
+class CleanerWorker(Protocol):
+    """A `Worker` of the core that can be waited for."""
+
+    def begin(self, job: CleanJob, on_event: Callable[[Event], None], on_lost: Callable[[str], None]) -> None: ...
+    def abandon(self, on_gone: Callable[[], None]) -> None: ...
+    def close(self) -> None: ...
+
+    async def wait_closed(self) -> None:
+        """Wait until nothing is left of what was ended."""
+
+
 class CleanerService:
-    """The cleaner and its processes, started and stopped together. `Server` owns it."""
+    """The cleaner and its workers, started and stopped together. `Server` owns it."""
 
     def __init__(
         self,
@@ -46,6 +57,7 @@ class CleanerService:
         scheduler: Scheduler,
         background: BackgroundPool,
         on_failure: Callable[[LogDirFailure], None],
+        new_worker: Callable[[], CleanerWorker],
     ) -> None:
         self._config = config
         self._logs = logs
@@ -53,7 +65,8 @@ class CleanerService:
         self._scheduler = scheduler
         self._background = background
         self._on_failure = on_failure
-        self._processes: list[WorkerProcess] = []
+        self._make_worker = new_worker
+        self._workers: list[CleanerWorker] = []
         self._cleaner: LogCleaner | None = None
 
     def core(self) -> LogCleaner:
@@ -72,10 +85,10 @@ class CleanerService:
             )
         return self._cleaner
 
-    def _new_worker(self) -> WorkerProcess:
-        process = WorkerProcess()
-        self._processes.append(process)
-        return process
+    def _new_worker(self) -> CleanerWorker:
+        worker = self._make_worker()
+        self._workers.append(worker)
+        return worker
 
     def start(self) -> None:
         """Begin, a little later, to look for dirty logs."""
@@ -106,11 +119,11 @@ class CleanerService:
             self._cleaner.abort_in(directory)
 
     async def stop(self) -> None:
-        """End the jobs under way and wait until no process is left."""
+        """End the jobs under way and wait until no worker is left."""
         if self._cleaner is not None:
             self._cleaner.stop()
-        for process in self._processes:
-            await process.wait_closed()
+        for worker in self._workers:
+            await worker.wait_closed()
 
 
 class _WorkerLostError(Exception):
@@ -118,7 +131,7 @@ class _WorkerLostError(Exception):
 
 
 class WorkerProcess:
-    """A `Worker` that is a process of its own, while there is need for it."""
+    """A `CleanerWorker` that is a process of its own, while there is need for it."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None

@@ -55,18 +55,35 @@ class DelayedDelivery:
         return bool(self._followed)
 
     def opened(self, partition: Partition) -> None:
-        """Follow a partition if its topic's setting or its files ask for it."""
-        if partition.key in self._followed or self._is_closed:
-            return
+        """Follow a partition if its topic has the setting, or its log may have records that still wait.
+
+        A checkpoint says so, which is there as long as the partition is followed, and so do changes that its leader
+        sent: a replica may have been down, or not have existed, while the setting was on.
+        """
         log = partition.log
-        if not log.config.tidelog_delay_enable and not os.path.exists(os.path.join(log.directory, DELAYED_CHECKPOINT)):
+        if partition.key not in self._followed and (
+            log.config.tidelog_delay_enable
+            or log.has_changes
+            or os.path.exists(os.path.join(log.directory, DELAYED_CHECKPOINT))
+        ):
+            self._follow(partition)
+
+    def replaced(self, partition: Partition) -> None:
+        """A partition has another log: what waited in the first waits in it."""
+        is_followed = partition.key in self._followed
+        self.closed(partition)
+        if is_followed:
+            self._follow(partition)
+
+    def _follow(self, partition: Partition) -> None:
+        if self._is_closed:
             return
         from tidelog.replication.delayed import DelayedPartition  # most brokers need it never
 
         try:
             delayed = DelayedPartition(partition)
         except OSError as error:
-            raise log.fail(error) from error
+            raise partition.log.fail(error) from error
         self._followed[partition.key] = followed = _Followed(delayed)
         self._wake(followed)
 
@@ -196,12 +213,20 @@ class DelayedDelivery:
             end_offset = delayed.own_end
             self._staged(delayed.partition)
         try:
-            await asyncio.wait_for(followed.applied(end_offset), _CHANGE_SECONDS)
+            await self._wait(followed.applied(end_offset), self._loop.time() + _CHANGE_SECONDS)
         except TimeoutError:
             raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT, f"a change of {topic}-{index} was not committed in {_CHANGE_SECONDS} s"
             ) from None
         return entries
+
+    async def _wait(self, future: asyncio.Future[None], deadline: float) -> None:
+        """Wait for a future. Raises TimeoutError. A handler is not a task, which the timeouts of asyncio require."""
+        timer = self._loop.call_at(deadline, _expire, future)
+        try:
+            await future
+        finally:
+            timer.cancel()
 
     @asynccontextmanager
     async def _turn(self, followed: _Followed) -> AsyncIterator[None]:
@@ -210,9 +235,11 @@ class DelayedDelivery:
             delayed = followed.delayed
             delayed.partition.check_appendable(-1)
             try:
-                if not delayed.may_change:
+                deadline = self._loop.time() + _CHANGE_SECONDS
+                # Before this goes on, a delivery or another leader epoch may begin.
+                while not delayed.may_change:
                     self._wake(followed)
-                    await asyncio.wait_for(followed.turn(), _CHANGE_SECONDS)
+                    await self._wait(followed.turn(), deadline)
                     delayed.partition.check_appendable(-1)
                 yield
             except TimeoutError:
@@ -340,6 +367,11 @@ class DelayedDelivery:
                 while followed.delayed.apply():
                     await self._node.slices.pause()
                 await self._node.background.run(followed.delayed.checkpoint().write)
+
+
+def _expire(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_exception(TimeoutError())
 
 
 def _next_step(delayed: DelayedPartition, carried_end: int, now_ms: int) -> int | None:

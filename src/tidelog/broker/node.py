@@ -259,5 +259,11 @@ class NodeBase:
             on_failure=on_log_dir_failure,
         )
         self.cleaning = CleanerService(
-            config, self.log_manager, clock, self.scheduler, self.background, on_log_dir_failure
+            config,
+            self.log_manager,
+            clock,
+            self.scheduler,
+            self.background,
+            on_log_dir_failure,
+            surroundings.new_cleaner_worker,
         )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tidelog.broker.cleaner import CleanerWorker, WorkerProcess
 from tidelog.broker.clock import SystemClock
 from tidelog.broker.stores import is_shared, open_store
 from tidelog.config import BrokerConfig
@@ -39,6 +40,7 @@ class Surroundings:
     """The number of descriptors that sockets may use up."""
     open_store: Callable[[BrokerConfig, Sequence[str]], Store]
     """A session with the metadata tree, given the settings and the log directories that can be used."""
+    new_cleaner_worker: Callable[[], CleanerWorker] = WorkerProcess
     is_clustered: bool = False
     """Whether other brokers share the tree: a controller then decides, and leaders have followers."""
 

@@ -166,7 +166,8 @@ class DelayedPartition:
             and not self.partition.log.config.is_compacted
             and not len(self.index)
             and not self._pending
-            and self._next >= self.partition.log.high_watermark
+            # Changes that are not committed yet may let records wait.
+            and self._next >= self.partition.log.log_end_offset
         )
 
     def apply(self) -> bool:
@@ -435,8 +436,10 @@ class DelayedPartition:
 
     def forget(self) -> None:
         """Nothing waits: remove the files and let go of the log."""
-        self._files.new_index()
-        self.partition.log.retained_from = self.partition.log.settled_before = None
+        self._files.remove()
+        log = self.partition.log
+        log.retained_from = log.settled_before = None
+        log.forget_changes()
 
     def _retain(self) -> None:
         """Keep the segments that waiting records lie in, and those that a restart would apply again."""

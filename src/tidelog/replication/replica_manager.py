@@ -74,7 +74,11 @@ class DelayedRecords(Protocol):
     """What follows the partitions that may have delayed records."""
 
     def opened(self, partition: Partition) -> None:
-        """A partition is here, or has other settings or another log."""
+        """A partition is here, or has other settings, or changes of delayed records were fetched for it."""
+        ...
+
+    def replaced(self, partition: Partition) -> None:
+        """A partition has another log with the same records."""
         ...
 
     def closed(self, partition: Partition) -> None:
@@ -184,8 +188,7 @@ class ReplicaManager:
         """A copy of the log, in another directory, takes its place. Nothing is staged."""
         partition.log = log
         if self.delayed is not None:
-            self.delayed.closed(partition)
-            self.delayed.opened(partition)
+            self.delayed.replaced(partition)
         if log.is_flush_due:
             self._flush_in_background(log, lambda: self._on_flushed(partition))
         self.watermark_moved(partition)
@@ -513,6 +516,8 @@ class ReplicaManager:
     def on_followed(self, partition: Partition, *, has_watermark_moved: bool) -> None:
         """A follower's log followed its leader's: consumers that read here may read on, and its sync may be due."""
         log = partition.log
+        if log.has_changes and self.delayed is not None:
+            self.delayed.opened(partition)
         if log.is_flush_due:
             self._flush_in_background(log, lambda: self._on_flushed(partition))
         if has_watermark_moved:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tidelog.client import AsyncAdmin, AsyncConsumer, AsyncProducer, NewTopic
+from tidelog.client.aio.admin.types import ConfigChange, ConfigResource, ResourceType
+from tidelog.records.batch import iterate_records
+from tidelog.records.header import read_header
 from tidelog.testing.simulation import Simulation, SimulationFailed, delayed_state
 from tidelog.testing.simulation.coordinator_state import differences
-from tidelog.testing.simulation.delayed_state import DELAYED_TOPIC
+from tidelog.testing.simulation.delayed_state import DELAYED_TOPIC, CommittedLog
 from tidelog.testing.simulation.invariants import Step
+from tidelog.testing.simulation.log_batches import read_batches
 from tidelog.testing.simulation.processes import BrokerProcess
 
 
@@ -265,11 +269,17 @@ def test_delayed_records_are_compared_with_their_log() -> None:
         delayed = broker.node.delayed.find(DELAYED_TOPIC, 0)
         assert partition is not None
         assert delayed is not None
-        assert list(delayed_state.differences(broker, partition, {})) == []
-        assert delayed_state.waiting_values(partition) == [b"1h"]
+
+        def differences() -> list[str]:
+            committed = CommittedLog()
+            committed.extend(partition.log)
+            return list(delayed_state.differences(broker, partition, committed, {}))
+
+        assert differences() == []
+        assert cluster.invariants.waiting_values(partition) == [b"1h"]
         (far,) = delayed.index.ordered()
         delayed.index.remove(far)
-        assert list(delayed_state.differences(broker, partition, {})) == ["0 records wait in the index, 1 by the log"]
+        assert differences() == ["0 records wait in the index, 1 by the log"]
 
         def deliver_the_far_one() -> None:
             delayed.index.add(far)
@@ -282,4 +292,61 @@ def test_delayed_records_are_compared_with_their_log() -> None:
         deliver_the_far_one()
         assert any("a time to come" in each for each in cluster.invariants.violations)
         deliver_the_far_one()
-        assert any("delivered twice: b'1h'" in each for each in delayed_state.differences(broker, partition, {}))
+        assert any("delivered twice: b'1h'" in each for each in differences())
+
+
+async def switch_delay(servers: str, value: str) -> None:
+    async with AsyncAdmin(bootstrap_servers=servers) as admin:
+        change = ConfigChange("tidelog.delay.enable", value)
+        await admin.incremental_alter_configs({ConfigResource(ResourceType.TOPIC, DELAYED_TOPIC): [change]})
+
+
+async def create_and_remind(servers: str, *, is_enabled: bool) -> None:
+    if is_enabled:
+        async with AsyncAdmin(bootstrap_servers=servers) as admin:
+            settings = {"tidelog.delay.enable": "true", "min.insync.replicas": "1"}
+            await admin.create_topics([NewTopic(DELAYED_TOPIC, 1, 2, configs=settings)])
+    async with AsyncProducer(bootstrap_servers=servers, acks="all") as producer:
+        await producer.send_and_wait(DELAYED_TOPIC, b"late", headers=[("tidelog-delay", b"30s")])
+
+
+async def create_without_delay(servers: str) -> None:
+    async with AsyncAdmin(bootstrap_servers=servers) as admin:
+        await admin.create_topics([NewTopic(DELAYED_TOPIC, 1, 2, configs={"min.insync.replicas": "1"})])
+
+
+@pytest.mark.parametrize("saw_setting", [True, False], ids=["killed before its checkpoint", "down all the while"])
+def test_a_replica_delivers_what_waits_though_the_setting_is_off_when_it_starts(saw_setting: bool) -> None:
+    """Records that wait when the setting is switched off are delivered, also by a replica that was down by then."""
+    with Simulation(13, brokers=2) as cluster:
+        client, servers = cluster.client(), cluster.bootstrap_servers
+        if saw_setting:
+            cluster.run(client.run(create_and_remind(servers, is_enabled=True)))
+        else:
+            cluster.run(client.run(create_without_delay(servers)))
+        cluster.wait_until(cluster.is_healthy, "both replicas are in sync")
+        leader = next(each for each in cluster.brokers if _leads(each))
+        follower = next(each for each in cluster.brokers if each is not leader)
+        follower.kill()
+        if not saw_setting:
+            cluster.run(client.run(switch_delay(servers, "true")))
+            cluster.run(client.run(create_and_remind(servers, is_enabled=False)))
+        cluster.run(client.run(switch_delay(servers, "false")))
+        follower.start()
+        cluster.wait_until(cluster.is_healthy, "the follower is in sync again")
+        leader.kill()
+        cluster.wait_until(lambda: _leads(follower), "the follower leads")
+        cluster.wait_until(lambda: _values_in(follower) == [b"late"], "the record is delivered", 120)
+        assert cluster.invariants.violations == []
+
+
+def _leads(broker: BrokerProcess) -> bool:
+    partition = broker.find_partition(DELAYED_TOPIC, 0) if broker.is_serving else None
+    return partition is not None and partition.is_leader
+
+
+def _values_in(broker: BrokerProcess) -> list[bytes | None]:
+    partition = broker.find_partition(DELAYED_TOPIC, 0)
+    assert partition is not None
+    batches = read_batches(partition.log, 0, partition.log.high_watermark)
+    return [record.value for data in batches if not read_header(data).is_control for record in iterate_records(data)]

@@ -81,6 +81,7 @@ class Appender:
         "_producer_state",
         "_segments",
         "_staging",
+        "has_changes",
         "limits",
         "on_rolled",
     )
@@ -106,6 +107,8 @@ class Appender:
         self._lookup = lookup
         self._producer_state = producer_state
         self._leader_epochs = leader_epochs
+        self.has_changes = False
+        """Whether control batches about delayed records were appended."""
         self.on_rolled: Callable[[], object] | None = None
         """Called when a segment has been rolled."""
         self.update_config(config)
@@ -446,6 +449,8 @@ class Appender:
         try:
             segment.append(header.last_offset, header.max_timestamp, header.size_bytes, now_ms)
             if header.producer_id < 0:
+                if header.is_control:
+                    self.has_changes = True
                 return
             if not header.is_control:
                 self._producer_state.update(header, header.base_offset)

@@ -252,6 +252,16 @@ class Log:
         return self._appender.append_as_follower(records, now_ms)
 
     @property
+    def has_changes(self) -> bool:
+        """Whether control batches about delayed records were appended since the log was opened, or since
+        `forget_changes`."""
+        return self._appender.has_changes
+
+    def forget_changes(self) -> None:
+        """No control batch about delayed records is needed any more, up to the end of the log."""
+        self._appender.has_changes = False
+
+    @property
     def has_staged(self) -> bool:
         """Whether there are staged batches that have not been written."""
         return bool(self._staging.buffers)

@@ -2,7 +2,8 @@
 
 The checkpoint says up to which offset the log is applied, and has the entries in memory. It is replaced as a whole,
 after the runs it names were synced. A start loads it and applies what follows in the log. A checkpoint that is damaged,
-or ahead of the log, is dropped with its runs.
+or ahead of the log, is dropped with its runs. An empty one has nothing applied. It is there from the first moment on: a
+partition without the file has no records that wait, unless its topic's setting says otherwise.
 """
 
 from __future__ import annotations
@@ -93,11 +94,16 @@ class WaitingFiles:
         return Checkpoint(path, content, [run.path for run in unsynced], set(self._synced), applied)
 
     def new_index(self, recent_max: int = RECENT_MAX) -> WaitingIndex:
-        """An empty index; what was there is removed."""
+        """An empty index, with an empty checkpoint; what was there is removed."""
+        self.remove_others(())
+        with open(os.path.join(self._directory(), DELAYED_CHECKPOINT), "wb"):
+            return WaitingIndex(self.path_of, recent_max)
+
+    def remove(self) -> None:
+        """Remove the files."""
         self.remove_others(())
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(self._directory(), DELAYED_CHECKPOINT))
-        return WaitingIndex(self.path_of, recent_max)
 
     def load(self, recent_max: int = RECENT_MAX) -> tuple[WaitingIndex, AppliedLog, Pending] | None:
         """The index of the last checkpoint; None if there is none that can be used."""
@@ -105,7 +111,7 @@ class WaitingFiles:
         try:
             with open(path, "rb") as file:
                 data = file.read()
-            return self._parse(data, recent_max)
+            return self._parse(data, recent_max) if data else None
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -18,6 +18,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from itertools import count, islice
 from typing import Final
 
+from tidelog.testing.simulation.delay_switching import EXPECTED_SWITCHES
 from tidelog.testing.simulation.delayed_load import EXPECTED_DELAYED_WORK
 from tidelog.testing.simulation.faults import FAULTS, STEPS
 from tidelog.testing.simulation.invariants import Step
@@ -28,6 +29,7 @@ _HASH_SEED: Final = "PYTHONHASHSEED"
 _MANY_SEEDS: Final = 150
 """With fewer seeds than this, some faults may not come up."""
 _INCOMPLETE: Final = 101
+_WORK: Final = (*EXPECTED_WORK, *EXPECTED_DELAYED_WORK, *EXPECTED_SWITCHES, *(step.value for step in Step))
 _PROGRESS_SEEDS: Final = 100
 """How often a line says how far it is, where no terminal shows it."""
 
@@ -55,8 +57,7 @@ def _missing(reports: list[Report], brokers: int) -> list[str]:
     if brokers == 1:
         return []
     happened = {name for report in reports for name in (*report.faults, *report.counts)}
-    expected = {*FAULTS, *STEPS, *EXPECTED_WORK, *EXPECTED_DELAYED_WORK, *(step.value for step in Step)}
-    return sorted(expected - happened)
+    return sorted({*FAULTS, *STEPS, *_WORK} - happened)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -128,7 +129,7 @@ def _progress(reports: Iterator[Report], options: argparse.Namespace) -> Iterato
 
 def _print_summary(reports: list[Report], options: argparse.Namespace) -> None:
     faults = Counter[str](dict.fromkeys((*FAULTS, *STEPS), 0))
-    counts = Counter[str](dict.fromkeys((*EXPECTED_WORK, *EXPECTED_DELAYED_WORK, *(step.value for step in Step)), 0))
+    counts = Counter[str](dict.fromkeys(_WORK, 0))
     for report in reports:
         faults.update(report.faults)
         counts.update(report.counts)

@@ -12,14 +12,14 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidelog.client import AsyncProducer
 from tidelog.replication.partition import Partition
-from tidelog.testing.simulation import delayed_state
 from tidelog.testing.simulation.delayed_state import DELAYED_TOPIC
-from tidelog.testing.simulation.history import Outcome, Transaction, Verdict
+from tidelog.testing.simulation.history import Outcome, Reader, Transaction, Verdict
 from tidelog.testing.simulation.processes import BrokerProcess
+from tidelog.testing.simulation.simulation import Simulation
 from tidelog.testing.simulation.workload import PARTITIONS, Life, Workload
 
 EXPECTED_DELAYED_WORK: Final = (
@@ -35,26 +35,37 @@ _DELAY_MS_MAX: Final = 3_000
 _FAR_MS: Final = 3_600_000
 
 
-class _Far(NamedTuple):
+class _Far:
     """A record that is due after the end, and the transaction that it is in."""
 
-    value: bytes
-    transaction: Transaction | None
-    is_idempotent: bool
+    def __init__(self, value: bytes, transaction: Transaction | None, *, is_idempotent: bool) -> None:
+        self.value = value
+        self.transaction = transaction
+        self.is_idempotent = is_idempotent
+        self.is_acknowledged = False
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.transaction is not None:
+            return self.transaction.verdict
+        return Verdict.COMMITTED if self.is_acknowledged else Verdict.OPEN
 
 
 class DelayedLoad:
     """The producers, and what must wait at the end."""
 
-    def __init__(self, workload: Workload, chance: random.Random, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, workload: Workload, chance: random.Random, wall_ms: Callable[[], int], *, is_compacted: bool
+    ) -> None:
+        """Without a key of its own a duplicate would be compacted away: `is_compacted` leaves out what makes some."""
         self._workload = workload
+        self._is_compacted = is_compacted
         self._random = chance
         self._wall_ms = wall_ms
         self._far: list[_Far] = []
-        """Those that were acknowledged."""
 
     def lives(self) -> Iterator[Life]:
-        yield lambda: self._produce("delayed plain", idempotent=False)
+        yield lambda: self._produce("delayed plain", idempotent=self._is_compacted)
         yield lambda: self._produce("delayed idempotent", idempotent=True)
         yield self._transact
         yield lambda: self._workload.read_all("delayed-reader", DELAYED_TOPIC, "read_committed")
@@ -93,12 +104,15 @@ class DelayedLoad:
         partition = self._random.randrange(PARTITIONS)
         is_far = self._random.random() < 0.1
         header = self._header(_FAR_MS if is_far else self._random.randrange(10, _DELAY_MS_MAX))
-        sent = None
-        if not is_far:
-            sent = self._workload.history.send(value, idempotent=idempotent, transaction=transaction)
-        await producer.send_and_wait(DELAYED_TOPIC, value, partition=partition, headers=[header])
-        if sent is None:
-            self._far.append(_Far(value, transaction, idempotent))
+        far = _Far(value, transaction, is_idempotent=idempotent)
+        # The history asks nothing of a record that may be anywhere: `anomalies` does.
+        sent = self._workload.history.send(value, idempotent=idempotent, transaction=None if is_far else transaction)
+        if is_far:
+            self._far.append(far)
+        # A key of its own: compaction removes changes of delayed records, and no record.
+        await producer.send_and_wait(DELAYED_TOPIC, value, key=value, partition=partition, headers=[header])
+        if is_far:
+            far.is_acknowledged = True
             self._workload.count("delayed records that wait for an hour")
             return
         sent.acknowledged((DELAYED_TOPIC, partition), -1)
@@ -121,22 +135,34 @@ class DelayedLoad:
             if due_ms is not None and due_ms < broker.clock.wall_ms() + _FAR_MS // 2:
                 yield f"{partition.topic}-{partition.index} has delayed records on {broker.name}"
 
-    def anomalies(self, brokers: list[BrokerProcess]) -> list[str]:
-        """What is wrong with the records that are due after the end."""
+    def anomalies(self, cluster: Simulation, *, is_switched: bool) -> list[str]:
+        """What is wrong with the records that are due after the end.
+
+        They wait, but for those that a leader received while `tidelog.delay.enable` was off.
+        """
         waiting = Counter(
-            value for _, partition in _leaders(brokers) for value in delayed_state.waiting_values(partition)
+            value
+            for _, partition in _leaders(cluster.brokers)
+            for value in cluster.invariants.waiting_values(partition)
         )
+        visible = _values(self._workload.history.final)
+        committed = _values(self._workload.history.final_committed)
         found = []
         for far in self._far:
-            count = waiting[far.value]
-            verdict = Verdict.COMMITTED if far.transaction is None else far.transaction.verdict
-            if verdict is Verdict.COMMITTED and not count:
+            count = waiting[far.value] + visible[far.value]
+            if visible[far.value] and not is_switched:
+                found.append(f"early: {far.value!r} is due in an hour")
+            elif far.verdict is Verdict.COMMITTED and far.is_acknowledged and not count:
                 found.append(f"lost write: {far.value!r} was acknowledged and does not wait")
-            elif verdict is Verdict.ABORTED and count:
-                found.append(f"aborted read: {far.value!r} of an aborted transaction waits")
+            elif far.verdict is Verdict.ABORTED and waiting[far.value] + committed[far.value]:
+                found.append(f"aborted read: {far.value!r} of an aborted transaction waits or is there")
             elif count > 1 and far.is_idempotent:
-                found.append(f"duplicate: {far.value!r} waits {count} times")
+                found.append(f"duplicate: {far.value!r} waits or is there {count} times")
         return found
+
+
+def _values(reader: Reader) -> Counter[bytes]:
+    return Counter(read.value for place, reads in reader.reads.items() if place[0] == DELAYED_TOPIC for read in reads)
 
 
 def _leaders(brokers: list[BrokerProcess]) -> Iterator[tuple[BrokerProcess, Partition]]:

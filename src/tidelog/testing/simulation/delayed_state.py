@@ -1,11 +1,12 @@
 """Delayed records inside simulated brokers: what their logs say, by a model that keeps no index.
 
-`Replayed` reads the committed batches of a partition from the start. It knows which records wait, and checks each
-delivery against them:
+`CommittedLog` keeps the committed batches of a partition as they were before compaction. `Replayed` applies them from
+the start. It knows which records wait, and checks each delivery against them:
 
     once          a delivered record waits until then, and its key, value and headers are those that were produced
     never early   the leader's clock has reached the due time, which is what the headers of the record ask for
     in order      no record that was committed before the leader decided is due earlier and left behind
+    kept          a record that is copied to the end of the log is the same; below a floor nothing waits
 
 `differences` compares the index of a broker with it.
 """
@@ -25,9 +26,11 @@ from tidelog.records.delayed import (
     Entry,
     build_delivery,
     is_change,
+    is_floor,
     parse_change,
     parse_delay_ms,
     parse_deliver_at_ms,
+    parse_floor,
     unpack_entry,
     waiting_size,
 )
@@ -59,28 +62,57 @@ class _Batch(NamedTuple):
         return parse_change(self.data) if is_change(self.data, self.header) else None
 
 
+class CommittedLog:
+    """The committed batches of a partition by base offset, in order."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, _Batch] = {}
+        self.floor = self.floor_end = 0
+        """The last floor, and the offset after its batch."""
+        self.end = 0
+        self._replayed: tuple[int, Replayed] | None = None
+
+    def extend(self, log: Log) -> None:
+        """Take in what a replica has that was not seen yet. To be called before any replica is compacted further."""
+        for data in read_batches(log, max(self.end, log.log_start_offset), log.high_watermark):
+            header = read_header(data)
+            self.batches[header.base_offset] = _Batch(header, data)
+            if is_floor(data, header):
+                self.floor, self.floor_end = parse_floor(data), header.next_offset
+        self.end = max(self.end, log.high_watermark)
+
+    def replayed(self, end_offset: int, known: dict[Delivery, int]) -> Replayed:
+        """What waits at an offset. At rest it is the same for all replicas."""
+        if self._replayed is None or self._replayed[0] != end_offset:
+            self._replayed = end_offset, Replayed(self, end_offset, known)
+        return self._replayed[1]
+
+
 class Replayed:
     """The delayed records of a partition up to an offset of its log, and what is wrong with their deliveries."""
 
-    def __init__(self, log: Log, end_offset: int, known: dict[Delivery, int]) -> None:
+    def __init__(self, committed: CommittedLog, end_offset: int, known: dict[Delivery, int]) -> None:
         """`known` has the high watermark that the leader had reached before it decided on a delivery."""
         self.waiting: dict[bytes, _Waiting] = {}
         self.problems: list[str] = []
         self._known = known
         self._pending: dict[int, list[tuple[bytes, Record]]] = {}
-        batches = {
-            header.base_offset: _Batch(header, data)
-            for data in read_batches(log, log.log_start_offset, end_offset)
-            for header in (read_header(data),)
-        }
-        for batch in batches.values():
+        batches = committed.batches
+        for offset, batch in batches.items():
+            if offset >= end_offset:
+                break
+            if not batch.header.is_control:
+                continue
             change = batch.change
             if change is not None:
-                follows = batches.get(batch.header.base_offset + change.lead) if change.lead else None
+                announced = offset + change.lead
+                follows = batches.get(announced) if change.lead and announced < end_offset else None
                 if not change.lead or (follows is not None and follows.header.crc == change.crc):
                     self._apply(batch, change, follows)
-            elif batch.header.is_control and batch.header.producer_id in self._pending:
+            elif batch.header.producer_id in self._pending:
                 self._end_transaction(batch)
+            elif is_floor(batch.data, batch.header):
+                self._check_floor(parse_floor(batch.data))
 
     def values(self) -> list[bytes | None]:
         """The values of the records that wait."""
@@ -90,7 +122,8 @@ class Replayed:
         if change.removed and follows is not None:
             self._deliver(batch.header, _timestamp(batch), change, follows)
         elif change.removed:
-            self.problems.append(f"records were dropped by the change at {batch.header.base_offset}")
+            self._copy(batch, change)
+            return
         if not change.added:
             return
         added = [(packed, _record_of(unpack_entry(packed), batch.data)) for packed in change.added]
@@ -100,6 +133,27 @@ class Replayed:
         since = (follows or batch).header.next_offset
         for packed, record in added:
             self._wait(packed, record, since, _timestamp(batch))
+
+    def _copy(self, batch: _Batch, change: Change) -> None:
+        """Waiting records are copied to the end of the log; nothing else of them changes."""
+        where = f"the copy at {batch.header.base_offset}"
+        if len(change.removed) != len(change.added):
+            self.problems.append(f"{where} has {len(change.added)} records for {len(change.removed)} that waited")
+        for packed, copied in zip(change.removed, change.added, strict=False):
+            waiting = self.waiting.pop(packed, None)
+            record = _record_of(unpack_entry(copied), batch.data)
+            if waiting is None:
+                self.problems.append(f"{record.value!r} in {where} did not wait")
+            elif waiting.record[2:] != record[2:] or _moved(packed, copied) != unpack_entry(copied):
+                self.problems.append(f"{where} has {record!r} for {waiting.record!r}")
+            else:
+                self.waiting[copied] = waiting
+
+    def _check_floor(self, floor: int) -> None:
+        waiting = [*self.waiting, *(packed for some in self._pending.values() for packed, _ in some)]
+        below = [packed for packed in waiting if unpack_entry(packed).location < floor]
+        if below:
+            self.problems.append(f"{len(below)} records wait below the floor {floor}")
 
     def _end_transaction(self, marker: _Batch) -> None:
         entries = self._pending.pop(marker.header.producer_id)
@@ -162,18 +216,30 @@ def _timestamp(batch: _Batch) -> int:
     return next(iterate_records(batch.data)).timestamp
 
 
-def waiting_values(partition: Partition) -> list[bytes | None]:
-    """The values of the records that wait in a partition, by the committed part of its log."""
-    return Replayed(partition.log, partition.log.high_watermark, {}).values()
+def _moved(packed: bytes, copied: bytes) -> Entry:
+    to = unpack_entry(copied)
+    return unpack_entry(packed)._replace(location=to.location, distance=to.distance)
 
 
-def differences(broker: BrokerProcess, partition: Partition, known: dict[Delivery, int]) -> Iterator[str]:
+def differences(
+    broker: BrokerProcess, partition: Partition, committed: CommittedLog, known: dict[Delivery, int]
+) -> Iterator[str]:
     """What is wrong with the deliveries in a log, and where the index of the broker is not what the log says."""
     followed = broker.node.delayed.find(partition.topic, partition.index)
-    if followed is None:
-        return
-    replayed = Replayed(partition.log, followed.applied_offset, known)
+    applied = partition.log.high_watermark if followed is None else followed.applied_offset
+    if applied > committed.end:
+        return  # after a restart the high watermark may be behind the checkpoint
+    replayed = committed.replayed(applied, known)
     yield from replayed.problems
-    indexed = list(followed.index.ordered())
-    if indexed != sorted(replayed.waiting):
-        yield f"{len(indexed)} records wait in the index, {len(replayed.waiting)} by the log"
+    if followed is None:
+        if replayed.waiting:
+            yield f"{len(replayed.waiting)} records wait by the log, and the broker does not look after them"
+        return
+    # A replica that fetched a compacted log lacks changes below the last floor until it has applied that floor.
+    floor = committed.floor
+    indexed = [packed for packed in followed.index.ordered() if unpack_entry(packed).location >= floor]
+    expected = sorted(packed for packed in replayed.waiting if unpack_entry(packed).location >= floor)
+    if indexed != expected:
+        yield f"{len(indexed)} records wait in the index, {len(expected)} by the log"
+    elif followed.applied_offset >= committed.floor_end and len(followed.index) != len(indexed):
+        yield f"{len(followed.index) - len(indexed)} records wait in the index below the floor {floor}"

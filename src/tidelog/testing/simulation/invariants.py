@@ -42,10 +42,13 @@ from tidelog.records.errors import CorruptRecordError
 from tidelog.replication import fetch as replica_fetch
 from tidelog.replication.delayed import DelayedPartition
 from tidelog.replication.partition import Partition
+from tidelog.storage.cleaner.jobs import JobDone
+from tidelog.storage.cleaner.manager import Cleaning, LogCleaner
+from tidelog.storage.cleaner.planning import Candidate
 from tidelog.storage.log import Log
 from tidelog.testing.memory_store import MemoryTree
 from tidelog.testing.simulation import coordinator_state, delayed_state
-from tidelog.testing.simulation.delayed_state import DELAYED_TOPIC, Delivery
+from tidelog.testing.simulation.delayed_state import DELAYED_TOPIC, CommittedLog, Delivery
 from tidelog.testing.simulation.log_batches import read_batches
 from tidelog.testing.simulation.planted import replaced
 from tidelog.testing.simulation.processes import BrokerProcess
@@ -71,6 +74,7 @@ class Step(Enum):
     CONTROLLER_WRITES = "partition states written by the controller"
     TRANSACTION_PREPARED = "transactions prepared"
     GROUP_REBALANCES = "group rebalances"
+    DELAYED_COMPACTED = "changes of delayed records compacted away"
 
 
 class Invariants:
@@ -88,6 +92,8 @@ class Invariants:
         self._controllers: dict[int, int] = {}
         self._compared: dict[tuple[Key, int, int], int] = {}
         self._last_seen: dict[Partition, Seen] = {}
+        self._delayed: dict[Key, CommittedLog] = {}
+        """What was committed about delayed records."""
         self._known_at_delivery: dict[Key, dict[Delivery, int]] = {}
         """The high watermark of a leader when it decided on a delivery."""
         self._is_controller_writing = False
@@ -246,12 +252,41 @@ class Invariants:
             self._check_delivery(delayed.partition, now_ms)
             return deliver(delayed, now_ms)
 
+        begin, finish = LogCleaner._begin, LogCleaner._finish
+
+        def watched_begin(cleaner: LogCleaner, candidate: Candidate) -> None:
+            self._before_compaction(candidate.log)
+            begin(cleaner, candidate)
+
+        def watched_finish(cleaner: LogCleaner, cleaning: Cleaning, done: JobDone) -> None:
+            finish(cleaner, cleaning, done)
+            if cleaning.log.topic == DELAYED_TOPIC and done.bytes_written < done.bytes_read:
+                self._saw(Step.DELAYED_COMPACTED)
+
         with (
+            replaced(LogCleaner, "_begin", watched_begin),
+            replaced(LogCleaner, "_finish", watched_finish),
             replaced(replica_fetch, "_read", watched),
             replaced(ControllerTree, "_write", watched_write),
             replaced(DelayedPartition, "deliver", watched_delivery),
         ):
             yield
+
+    def _before_compaction(self, log: Log) -> None:
+        for broker in self._by_name.values():
+            partition = broker.find_partition(log.topic, log.partition) if broker.is_alive else None
+            if partition is not None and partition.log is log and partition.topic == DELAYED_TOPIC:
+                self._committed_of(partition)
+
+    def _committed_of(self, partition: Partition) -> CommittedLog:
+        committed = self._delayed.setdefault(_key(partition), CommittedLog())
+        committed.extend(partition.log)
+        return committed
+
+    def waiting_values(self, partition: Partition) -> list[bytes | None]:
+        """The values of the delayed records that wait in a partition, by the committed part of its log."""
+        known = self._known_at_delivery.get(_key(partition), {})
+        return self._committed_of(partition).replayed(partition.log.high_watermark, known).values()
 
     def _check_delivery(self, partition: Partition, now_ms: int) -> None:
         """A leader is about to deliver what is due by `now_ms`, if anything is."""
@@ -279,7 +314,6 @@ class Invariants:
 
     def check_at_rest(self, *, from_start: bool = False) -> None:
         """What takes too long to be looked at after every event."""
-        self._compare_logs(from_start=from_start)
         for broker in self._by_name.values():
             if broker.is_serving:
                 for difference in coordinator_state.differences(broker):
@@ -287,10 +321,12 @@ class Invariants:
                 for partition in broker.partitions():
                     if partition.topic == DELAYED_TOPIC:
                         self._check_delayed(broker, partition)
+        self._compare_logs(from_start=from_start)
 
     def _check_delayed(self, broker: BrokerProcess, partition: Partition) -> None:
         known = self._known_at_delivery.get(_key(partition), {})
-        for difference in delayed_state.differences(broker, partition, known):
+        committed = self._committed_of(partition)
+        for difference in delayed_state.differences(broker, partition, committed, known):
             self._violated(f"delayed: {broker.name} has {partition.topic}-{partition.index}: {difference}")
 
     def _compare_logs(self, *, from_start: bool) -> None:
@@ -309,6 +345,9 @@ class Invariants:
 
     def _compare(self, key: Key, first: int, log: Log, second: int, other: Log, *, from_start: bool) -> None:
         start = max(log.log_start_offset, other.log_start_offset)
+        if key in self._delayed:
+            # Each replica is compacted by itself, below the last floor.
+            start = max(start, self._delayed[key].floor)
         known = (key, first, second)
         if not from_start:
             start = max(start, self._compared.get(known, 0))

@@ -22,6 +22,7 @@ from tidelog.replication.fetch_session_client import FetchEntry
 from tidelog.replication.fetcher import Fetcher
 from tidelog.replication.partition import Partition
 from tidelog.replication.replica_set import IsrProposal, ReplicaSet
+from tidelog.storage.log import Log
 from tidelog.storage.types import NO_EPOCH
 from tidelog.transactions.shard import TransactionShard
 from tidelog.wire.errors import ErrorCode
@@ -161,6 +162,16 @@ def followers_keep_what_was_delivered() -> Any:
     return replaced(DelayedPartition, "_take_effect", planted)
 
 
+def forget_what_waits_without_the_setting() -> Any:
+    """A replica looks after delayed records only by its topic's setting and its files, not by what it fetches."""
+    return replaced(Log, "has_changes", property(lambda _: False))
+
+
+def compact_what_waits() -> Any:
+    """The floor below which changes of delayed records are compacted away ignores the records that wait."""
+    return replaced(DelayedPartition, "floor_due", property(lambda self: self.applied_offset - self.applied_offset % 4))
+
+
 PLANTED: Final[dict[str, Callable[[], Any]]] = {
     "truncation by high watermark instead of epoch": truncate_to_high_watermark,
     "no epoch check on fetch": fetch_without_epoch_check,
@@ -173,4 +184,6 @@ PLANTED: Final[dict[str, Callable[[], Any]]] = {
     "a partition assigned to two members": assign_partitions_twice,
     "a partition assigned before it is revoked": assign_before_revocation,
     "a delayed record delivered twice after a leader change": followers_keep_what_was_delivered,
+    "a delayed record forgotten after the setting was switched off": forget_what_waits_without_the_setting,
+    "a delayed record compacted while it waits": compact_what_waits,
 }

@@ -19,6 +19,7 @@ from tidelog.network.limits import UNLIMITED, NetworkLimits
 from tidelog.network.listener import Listener
 from tidelog.replication.partition import Partition
 from tidelog.testing.memory_store import MemoryStore, MemoryTree
+from tidelog.testing.simulation.cleaning import SimulatedWorker
 from tidelog.testing.simulation.loop import NoAnswerError, SimulatedLoop
 from tidelog.testing.simulation.machine import Disk, Machine, SimulatedClock
 from tidelog.testing.simulation.network import Network
@@ -321,6 +322,7 @@ class BrokerProcess(Process):
             listen=listen,
             socket_descriptors_max=lambda: UNLIMITED,
             open_store=open_store,
+            new_cleaner_worker=lambda: SimulatedWorker(loop),
             is_clustered=self._is_clustered,
         )
 

@@ -11,7 +11,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from time import process_time
@@ -19,6 +19,8 @@ from typing import Final
 
 from tidelog.client import AsyncAdmin, NewTopic
 from tidelog.testing.simulation import coordinator_state
+from tidelog.testing.simulation.cleaning import COMPACTED_TOPIC, COMPACTING_BROKER, soon_settled
+from tidelog.testing.simulation.delay_switching import DELAY_ENABLE, DelaySwitching
 from tidelog.testing.simulation.delayed_load import DelayedLoad
 from tidelog.testing.simulation.delayed_state import DELAYED_TOPIC
 from tidelog.testing.simulation.faults import Fault, begin, draw_schedule
@@ -81,7 +83,13 @@ def run_seed(
     swarm = draw_swarm(seed, brokers)
     if has_delayed:
         swarm = replace(swarm, has_delayed=True)
-    with _quiet() as failed_requests, Simulation(seed, brokers, swarm.settings) as cluster:
+    settings = swarm.settings
+    with ExitStack() as undo:
+        failed_requests = undo.enter_context(_quiet())
+        if swarm.has_delayed:
+            undo.enter_context(soon_settled())
+            settings = {**settings, **(COMPACTING_BROKER if swarm.is_compacted else {})}
+        cluster = undo.enter_context(Simulation(seed, brokers, settings))
         try:
             _live(cluster, report, swarm)
         except SimulationFailed as failure:
@@ -103,14 +111,19 @@ def _live(cluster: Simulation, report: Report, swarm: Swarm) -> None:
         broker.clock.skew_ms = skew_ms
     workload = Workload(history, cluster.bootstrap_servers, chance, swarm)
     topics = (TOPIC, TRANSACTIONS_TOPIC, *((DELAYED_TOPIC,) if swarm.has_delayed else ()))
-    cluster.run(cluster.client().run(_create_topics(cluster.bootstrap_servers, swarm.replicas, topics)))
+    cluster.run(cluster.client().run(_create_topics(cluster.bootstrap_servers, swarm, topics)))
     workload.start(cluster.client)
     delayed = DelayedLoad(
-        workload, random.Random(f"delayed load {cluster.seed}"), SimulatedClock(cluster.world).wall_ms
+        workload,
+        random.Random(f"delayed load {cluster.seed}"),
+        SimulatedClock(cluster.world).wall_ms,
+        is_compacted=swarm.is_compacted,
     )
+    switching = DelaySwitching(cluster, workload, swarm.replicas)
     if swarm.has_delayed:
         for life in delayed.lives():
             workload.add(life, cluster.client())
+        switching.schedule(FAULT_SECONDS)
     began = cluster.world.now
 
     def on_fired(name: str) -> None:
@@ -123,7 +136,9 @@ def _live(cluster: Simulation, report: Report, swarm: Swarm) -> None:
     cluster.make_peace()
     cluster.wait_for(cluster.ailments, "every broker serves and every replica is in sync", _HEALTHY_SECONDS_MAX)
     workload.stop()
-    cluster.wait_until(lambda: workload.is_done, "every client comes to its end", _HEALTHY_SECONDS_MAX)
+    cluster.wait_until(
+        lambda: workload.is_done and switching.is_done, "every client comes to its end", _HEALTHY_SECONDS_MAX
+    )
     _come_to_rest(cluster)
     if swarm.has_delayed:
         _deliver_the_rest(cluster, delayed)
@@ -131,7 +146,7 @@ def _live(cluster: Simulation, report: Report, swarm: Swarm) -> None:
     cluster.invariants.check_at_rest(from_start=True)
     report.counts.update(workload.counts)
     report.anomalies += workload.errors() + workload.violations + history.anomalies() + cluster.defects()
-    report.anomalies += delayed.anomalies(cluster.brokers)
+    report.anomalies += delayed.anomalies(cluster, is_switched=switching.is_switched)
 
 
 def _come_to_rest(cluster: Simulation) -> None:
@@ -166,16 +181,18 @@ def _deliver_the_rest(cluster: Simulation, delayed: DelayedLoad) -> None:
     _come_to_rest(cluster)
 
 
-async def _create_topics(servers: str, replicas: int, topics: Sequence[str]) -> None:
+async def _create_topics(servers: str, swarm: Swarm, topics: Sequence[str]) -> None:
     async with AsyncAdmin({"bootstrap.servers": servers}) as admin:
         await admin.create_topics(
-            [NewTopic(name, PARTITIONS, replicas, configs=_topic_settings(name, replicas)) for name in topics]
+            [NewTopic(name, PARTITIONS, swarm.replicas, configs=_topic_settings(name, swarm)) for name in topics]
         )
 
 
-def _topic_settings(name: str, replicas: int) -> dict[str, str]:
-    delay = {"tidelog.delay.enable": "true"} if name == DELAYED_TOPIC else {}
-    return {"min.insync.replicas": str(min(2, replicas)), **delay}
+def _topic_settings(name: str, swarm: Swarm) -> dict[str, str]:
+    settings = {"min.insync.replicas": str(min(2, swarm.replicas))}
+    if name == DELAYED_TOPIC:
+        settings |= {DELAY_ENABLE: "true", **(COMPACTED_TOPIC if swarm.is_compacted else {})}
+    return settings
 
 
 def shorten(report: Report, brokers: int = 3) -> Report:

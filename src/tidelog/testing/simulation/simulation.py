@@ -38,7 +38,7 @@ T = TypeVar("T")
 OnStep = Callable[[BrokerProcess], bool]
 
 _SETTINGS: Final = {
-    "log.cleaner.enable": "false",  # its worker is a real process
+    "log.cleaner.enable": "false",
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "100",

@@ -33,6 +33,8 @@ _CLIENTS: Final = {
 }
 """Beside the idempotent and a transactional producer, a reader of committed records and the administrator."""
 _DELAYED_SHARE: Final = 0.12
+_COMPACTED_SHARE: Final = 0.6
+"""Of those with delayed records."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Swarm:
     """How wrong the clock of each broker is from the start."""
     has_delayed: bool = False
     """Whether there are delayed records. They cost half as much again as all the rest."""
+    is_compacted: bool = False
+    """Whether the topic of delayed records is compacted."""
 
 
 def draw_swarm(seed: int, brokers: int) -> Swarm:
@@ -61,4 +65,5 @@ def draw_swarm(seed: int, brokers: int) -> Swarm:
         skews_ms=tuple(chance.randrange(-5_000, 5_000) if is_skewed else 0 for _ in range(brokers)),
         # Drawn from a stream of its own: a seed without them is as it was before there were delayed records.
         has_delayed=random.Random(f"delayed {seed}").random() < _DELAYED_SHARE,
+        is_compacted=random.Random(f"compaction {seed}").random() < _COMPACTED_SHARE,
     )
