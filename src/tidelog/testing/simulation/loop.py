@@ -128,20 +128,22 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._turn = None
         if self.is_dead or self._is_paused:
             return
-        self._busy_until = self.world.now + self.world.between(0, TURN_SECONDS_MAX)
+        world, ready = self.world, self._ready
+        self._busy_until = world.now + world.between(0, TURN_SECONDS_MAX)
         self._collect_ready()
-        before = asyncio_events._get_running_loop()
+        before, world.running_loop = world.running_loop, self
         asyncio_events._set_running_loop(self)
-        self.world.running = self.world.ran = self.name
+        world.running = world.ran = self.name
         try:
-            for _ in range(len(self._ready)):
-                handle = self._ready.popleft()
+            for _ in range(len(ready)):
+                handle = ready.popleft()
                 if not handle._cancelled:
                     handle._run()
                 if self.is_dead:
                     return
         finally:
-            self.world.running = ""
+            world.running = ""
+            world.running_loop = before
             asyncio_events._set_running_loop(before)
         if self._stalled_seconds:
             self._busy_until += self._stalled_seconds
@@ -197,7 +199,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
-        if asyncio_events._get_running_loop() is not self:
+        if self.world.running_loop is not self:
             self.wake()
         return handle
 
@@ -214,7 +216,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         self._timer_sequence += 1
         heapq.heappush(self._timers, (when, self._timer_sequence, timer))
-        if asyncio_events._get_running_loop() is not self:
+        if self.world.running_loop is not self:
             self._turn_at(when)
         return timer
 

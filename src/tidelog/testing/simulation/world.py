@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -40,6 +41,8 @@ class World:
         self.now = 0.0
         self.running = ""
         """The name of the process whose code runs now; empty between them."""
+        self.running_loop: AbstractEventLoop | None = None
+        """The event loop that has a turn now. asyncio knows it, too, but asks the kernel for the process each time."""
         self.events_run = 0
         self.ran = ""
         """The process that ran in this event; empty if none did."""
@@ -98,7 +101,7 @@ class World:
         return self.random.random() < probability
 
     def between(self, least: float, most: float) -> float:
-        return self.random.uniform(least, most)
+        return least + (most - least) * self.random.random()
 
     # --- the story ---
 
