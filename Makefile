@@ -15,7 +15,7 @@ help: ## list these commands
 
 setup: $(STAMP) ## build .venv with every extra; does nothing the second time
 
-$(STAMP): pyproject.toml hatch_build.py $(wildcard src/tidelog/*/_speedups.c)
+$(STAMP): pyproject.toml hatch_build.py $(wildcard src/tidelog/speedups.h src/tidelog/*/_speedups.c)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tidelog needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV) (once)"

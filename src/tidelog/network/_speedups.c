@@ -10,8 +10,7 @@
  * and cleared with release semantics and read with acquire semantics, so each thread sees what the other has written.
  */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "../speedups.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -300,38 +299,14 @@ static PyType_Spec sender_spec = {
     .slots = sender_slots,
 };
 
-/* Raised with every change of arguments or results: a library that was built from older sources is not used. */
-#define VERSION 1
-
 static int
-execute(PyObject *module)
+add_sender(PyObject *module)
 {
     PyObject *type = PyType_FromModuleAndSpec(module, &sender_spec, NULL);
-    if (type == NULL || PyModule_AddObjectRef(module, "Sender", type) < 0) {
-        Py_XDECREF(type);
-        return -1;
-    }
-    Py_DECREF(type);
-    return PyModule_AddIntConstant(module, "VERSION", VERSION);
+    int is_added = type == NULL ? -1 : PyModule_AddObjectRef(module, "Sender", type);
+    Py_XDECREF(type);
+    return is_added;
 }
 
-static struct PyModuleDef_Slot slots[] = {
-    {Py_mod_exec, execute},
-#ifdef Py_mod_gil
-    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
-#endif
-    {0, NULL},
-};
-
-static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "tidelog.network._speedups",
-    .m_doc = "A thread that sends replies while the event loop goes on.",
-    .m_slots = slots,
-};
-
-PyMODINIT_FUNC
-PyInit__speedups(void)
-{
-    return PyModuleDef_Init(&module);
-}
+SPEEDUPS_MODULE("tidelog.network._speedups", "A thread that sends replies while the event loop goes on.",
+                NULL, add_sender, 1)

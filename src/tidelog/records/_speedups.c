@@ -11,9 +11,7 @@
  * where all numbers but the attributes byte are zigzag varints and a size of -1 stands for null.
  */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <stdint.h>
+#include "../speedups.h"
 #include <string.h>
 
 /* The faults of scanner.Fault. */
@@ -340,16 +338,6 @@ write_varint(uint8_t *at, int64_t value)
     return at;
 }
 
-static inline uint8_t *
-write_big_endian(uint8_t *at, uint64_t value, int size)
-{
-    for (int place = size - 1; place >= 0; place--) {
-        at[place] = (uint8_t)value;
-        value >>= 8;
-    }
-    return at + size;
-}
-
 /* Read one record; 0 for one that is not plain. No reference is taken. */
 static inline int
 read_plain(PyObject *item, Plain *record)
@@ -573,11 +561,9 @@ static void
 read_header(const uint8_t *at, int64_t *fields)
 {
     for (int field = 0; field < HEADER_FIELDS; field++) {
-        uint64_t value = field != CRC && *at & 0x80 ? UINT64_MAX : 0;
-        for (int left = field_bytes[field]; left > 0; left--) {
-            value = value << 8 | *at++;
-        }
-        fields[field] = (int64_t)value;
+        int size = field_bytes[field];
+        fields[field] = field == CRC ? (int64_t)read_unsigned(at, size) : read_signed(at, size);
+        at += size;
     }
 }
 
@@ -747,33 +733,6 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* Raised with every change of arguments or results: a library that was built from older sources is not used. */
-#define VERSION 3
-
-static int
-execute(PyObject *module)
-{
-    return PyModule_AddIntConstant(module, "VERSION", VERSION);
-}
-
-static struct PyModuleDef_Slot slots[] = {
-    {Py_mod_exec, execute},
-#ifdef Py_mod_gil
-    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
-#endif
-    {0, NULL},
-};
-
-static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "tidelog.records._speedups",
-    .m_doc = "The record scanner, the batch check and the batch encoder of tidelog.records in C.",
-    .m_methods = methods,
-    .m_slots = slots,
-};
-
-PyMODINIT_FUNC
-PyInit__speedups(void)
-{
-    return PyModuleDef_Init(&module);
-}
+SPEEDUPS_MODULE("tidelog.records._speedups",
+                "The record scanner, the batch check and the batch encoder of tidelog.records in C.",
+                methods, SPEEDUPS_FUNCTIONS_ONLY, 3)

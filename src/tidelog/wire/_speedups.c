@@ -8,9 +8,7 @@
  * Every read is checked against the end of the request, never against what a length or count in it claims.
  */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <stdint.h>
+#include "../speedups.h"
 
 #define FLEXIBLE_FROM 8
 #define MEMBERS_FROM 1
@@ -45,13 +43,9 @@ read_number(Reader *reader, int size)
         reader->at = NULL;
         return 0;
     }
-    const uint8_t *at = reader->at;
-    uint64_t value = at[0] & 0x80 ? UINT64_MAX : 0;
-    for (int place = 0; place < size; place++) {
-        value = value << 8 | at[place];
-    }
-    reader->at = at + size;
-    return (int64_t)value;
+    int64_t value = read_signed(reader->at, size);
+    reader->at += size;
+    return value;
 }
 
 static uint32_t
@@ -384,33 +378,5 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* Raised with every change of arguments or results: a library that was built from older sources is not used. */
-#define VERSION 2
-
-static int
-execute(PyObject *module)
-{
-    return PyModule_AddIntConstant(module, "VERSION", VERSION);
-}
-
-static struct PyModuleDef_Slot slots[] = {
-    {Py_mod_exec, execute},
-#ifdef Py_mod_gil
-    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
-#endif
-    {0, NULL},
-};
-
-static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "tidelog.wire._speedups",
-    .m_doc = "The decoders of OffsetCommit and Produce requests of tidelog.wire in C.",
-    .m_methods = methods,
-    .m_slots = slots,
-};
-
-PyMODINIT_FUNC
-PyInit__speedups(void)
-{
-    return PyModuleDef_Init(&module);
-}
+SPEEDUPS_MODULE("tidelog.wire._speedups", "The decoders of OffsetCommit and Produce requests of tidelog.wire in C.",
+                methods, SPEEDUPS_FUNCTIONS_ONLY, 2)
