@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from tidelog.config import LogConfig
 from tidelog.storage.checkpoints import CheckpointError, OffsetCheckpointFile
+from tidelog.storage.directories._types import LoadSummary
 from tidelog.storage.directories.log_directory import LogDirectory, PartitionDirectory, PartitionState
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.loading.loader import Recovery, load_log
@@ -166,3 +167,18 @@ def run_on_threads(threads: int, jobs: list[Callable[[], T]]) -> list[T]:
     if failures:
         raise failures[0]
     return results
+
+
+def log_summary(summary: LoadSummary) -> None:
+    """Log what loading all logs took and, after an unclean shutdown, what was recovered."""
+    logger.info("loaded %d logs from %d directories in %d ms", summary.logs, summary.directories, summary.took_ms)
+    if summary.unclean_directories:
+        done = summary.recovery
+        logger.warning(
+            "no clean shutdown was recorded in %s: %d segments with %d batches read (%d bytes), %d bytes cut off",
+            ", ".join(summary.unclean_directories),
+            done.segments,
+            done.batches,
+            done.bytes_scanned,
+            done.bytes_cut,
+        )

@@ -16,9 +16,17 @@ from typing import Final
 from tidelog.config import LogConfig
 from tidelog.storage import names
 from tidelog.storage._pools import OUT_OF_DESCRIPTORS
+from tidelog.storage.directories._directory_set import DirectorySet
 from tidelog.storage.directories._housekeeping import Housekeeping
 from tidelog.storage.directories._live_directory import LiveDirectory, LogsByPartition
-from tidelog.storage.directories._loading import LoadedDirectory, Loader, LogConfigOf, load_directories, run_on_threads
+from tidelog.storage.directories._loading import (
+    LoadedDirectory,
+    Loader,
+    LogConfigOf,
+    load_directories,
+    log_summary,
+    run_on_threads,
+)
 from tidelog.storage.directories._types import (
     DirectoryDescription,
     DuplicatePartitionError,
@@ -36,13 +44,13 @@ from tidelog.storage.directories.future_logs import (
     the_replaced,
     unmark,
 )
-from tidelog.storage.directories.log_directory import LogDirectory, PartitionState
+from tidelog.storage.directories.log_directory import PartitionState
 from tidelog.storage.directories.partition_metadata import (
     create_partition_metadata,
     format_uuid,
     write_partition_metadata,
 )
-from tidelog.storage.errors import LogDirFailure, StorageError
+from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.loading.loader import Recovery
 from tidelog.storage.log import Log
 from tidelog.timing import Clock, Scheduler
@@ -65,8 +73,6 @@ logger = logging.getLogger(__name__)
 _NEVER_MS: Final = 2**62
 """An interval of this length or more means never, as in Kafka."""
 
-"""Errors of a process with too many open files; the disk has not failed."""
-
 
 class LogManager:
     """The logs of one broker by topic and partition."""
@@ -87,8 +93,7 @@ class LogManager:
         self._scheduler = scheduler
         self._background = background
         self._on_failure = on_failure or self._fail
-        self._live: dict[str, LiveDirectory] = {}
-        self._offline: dict[str, str] = {}
+        self._directories = DirectorySet()
         self._logs: dict[PartitionKey, Log] = {}
         self._future = FutureLogs()
         self._deleted: dict[str, dict[str, dict[PartitionKey, int]]] = {}
@@ -105,28 +110,8 @@ class LogManager:
         One that fails goes offline. DirectoryLockedError when another broker uses one, NoLogDirectoryError when none is
         left.
         """
-        paths = [os.path.abspath(path) for path in self.config.log_dirs]
-        for path in paths:
-            if paths.count(path) > 1:
-                raise StorageError(f"log.dirs names {path} more than once")
-        try:
-            for path in paths:
-                self._open(LogDirectory(path))
-        except StorageError:
-            self.unlock()
-            raise
-        self._check_any_left()
-        return list(self._live)
-
-    def _open(self, directory: LogDirectory) -> None:
-        try:
-            directory.create()
-            directory.lock()
-        except OSError as error:
-            logger.error("log directory %s cannot be used and is offline: %s", directory.path, error)
-            self._offline[directory.path] = str(error)
-        else:
-            self._live[directory.path] = LiveDirectory(directory)
+        self._directories.open(self.config.log_dirs)
+        return list(self._directories.live)
 
     def load(self, config_of: LogConfigOf) -> LoadSummary:
         """Load every log; `config_of` gives a topic's settings. A directory that fails goes offline.
@@ -144,7 +129,7 @@ class LogManager:
             self._remover.files,
         )
         recovery, unclean = Recovery(), []
-        for loaded in load_directories(loader, [live.directory for live in self._live.values()]):
+        for loaded in load_directories(loader, [live.directory for live in self._directories.live.values()]):
             if isinstance(loaded, LogDirFailure):
                 self._fail(loaded)
                 continue
@@ -152,11 +137,11 @@ class LogManager:
             recovery = recovery.plus(loaded.recovery)
             if not loaded.was_clean and loaded.logs:
                 unclean.append(loaded.path)
-        self._check_any_left()
+        self._directories.check_any_left()
         self._settle_future_logs()
         took_ms = self._clock.monotonic_ms() - started_ms
-        summary = LoadSummary(len(self._logs), len(self._live), tuple(unclean), recovery, took_ms)
-        _report(summary)
+        summary = LoadSummary(len(self._logs), len(self._directories.live), tuple(unclean), recovery, took_ms)
+        log_summary(summary)
         return summary
 
     def _take_over(self, loaded: LoadedDirectory) -> None:
@@ -167,7 +152,7 @@ class LogManager:
                 self._logs[log.topic, log.partition] = log
         for log in loaded.future_logs:
             self._take_over_future(log)
-        live = self._live[loaded.path]
+        live = self._directories.live[loaded.path]
         live.log_count = len(loaded.logs) + len(loaded.future_logs)
         live.is_loaded = True
         for other in loaded.others:
@@ -209,7 +194,7 @@ class LogManager:
         for key, copy in self._future.items():
             log = self._logs.get(key)
             try:
-                if log is None and not self._offline and is_marked_complete(copy):
+                if log is None and not self._directories.offline and is_marked_complete(copy):
                     logger.warning("%s has no log beside it and is complete: it becomes the log", copy.directory)
                     self._future.pop(key)
                     copy.become_current()
@@ -278,9 +263,11 @@ class LogManager:
         name = names.future_directory(log.topic, log.partition, os.urandom(16).hex())
         if len(name) > names.FILE_NAME_MAX:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {log.topic} is too long for a move")
-        if self._offline:
-            raise _storage_error(f"{log.name} cannot be moved while log directories are offline: {self._reasons()}")
-        live = self._live[path]
+        if self._directories.offline:
+            raise _storage_error(
+                f"{log.name} cannot be moved while log directories are offline: {self._directories.reasons()}"
+            )
+        live = self._directories.live[path]
         try:
             unmark(log)
             copy = self._create_in(live, name, log.topic, log.partition, log.topic_id, log.config, log.log_start_offset)
@@ -293,8 +280,8 @@ class LogManager:
     def delete_future_log(self, topic: str, partition: int) -> None:
         """Give up the copy of a partition, if there is one."""
         copy = self._future.pop((topic, partition))
-        if copy is not None and copy.parent_directory in self._live:
-            self._live[copy.parent_directory].log_count -= 1
+        if copy is not None and copy.parent_directory in self._directories.live:
+            self._directories.live[copy.parent_directory].log_count -= 1
             try:
                 self._discard(copy)
             except LogDirFailure as failure:
@@ -325,8 +312,8 @@ class LogManager:
         self._future.pop(key)
         self._logs[key] = copy
         try:
-            if log.parent_directory in self._live:
-                self._live[log.parent_directory].log_count -= 1
+            if log.parent_directory in self._directories.live:
+                self._directories.live[log.parent_directory].log_count -= 1
                 self._discard(log)
         except LogDirFailure as failure:
             self._on_failure(failure)
@@ -357,8 +344,8 @@ class LogManager:
             self._check_topic_id(log, topic_id)
             return log
         failed = self._offline_partitions.get((topic, partition))
-        if failed is not None or (self._offline and not is_new):
-            where = failed or ", ".join(self._offline)
+        if failed is not None or (self._directories.offline and not is_new):
+            where = failed or ", ".join(self._directories.offline)
             raise _storage_error(f"{topic}-{partition} is in a log directory that is offline: {where}")
         return self._create(topic, partition, topic_id, config)
 
@@ -380,9 +367,9 @@ class LogManager:
         log.topic_id = topic_id
 
     def _create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> Log:
-        preferred = self._live.get(self._future.take_preferred((topic, partition)) or "")
+        preferred = self._directories.live.get(self._future.take_preferred((topic, partition)) or "")
         name = names.partition_directory(topic, partition)
-        for live in sorted(self._live.values(), key=_log_count) if preferred is None else [preferred]:
+        for live in sorted(self._directories.live.values(), key=_log_count) if preferred is None else [preferred]:
             try:
                 log = self._create_in(live, name, topic, partition, topic_id, config)
             except FileExistsError as error:
@@ -395,7 +382,9 @@ class LogManager:
                 live.log_count += 1
                 self._logs[topic, partition] = log
                 return log
-        raise _storage_error(f"{topic}-{partition} cannot be created, no log directory is online: {self._reasons()}")
+        raise _storage_error(
+            f"{topic}-{partition} cannot be created, no log directory is online: {self._directories.reasons()}"
+        )
 
     def _create_in(
         self,
@@ -437,7 +426,7 @@ class LogManager:
             if failed is not None:
                 logger.warning("%s-%d is in %s, which is offline: its files stay there", topic, partition, failed)
             return failed is not None
-        live = self._live[log.parent_directory]
+        live = self._directories.live[log.parent_directory]
         try:
             path = log.rename_for_delete()
             del self._logs[key]
@@ -458,7 +447,7 @@ class LogManager:
         writes = [
             (path, write)
             for path, deleted in self._deleted.pop(topic, {}).items()
-            if (live := self._live.get(path)) is not None
+            if (live := self._directories.live.get(path)) is not None
             for write in live.forgetting(deleted, self._logs_in(live))
         ]
 
@@ -475,26 +464,26 @@ class LogManager:
 
     def checkpoint_recovery_points(self) -> None:
         """Write up to where each log is known to be on disk."""
-        for live in list(self._live.values()):
+        for live in list(self._directories.live.values()):
             live.checkpoint_recovery_points(self._logs_in(live), self._background, self._done_in(live.path))
 
     def checkpoint_start_offsets(self) -> None:
         """Write the log start offsets."""
-        for live in list(self._live.values()):
+        for live in list(self._directories.live.values()):
             live.checkpoint_start_offsets(self._logs_in(live), self._background, self._done_in(live.path))
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks."""
-        for live in list(self._live.values()):
+        for live in list(self._directories.live.values()):
             live.checkpoint_high_watermarks(self._logs_in(live), self._background, self._done_in(live.path))
 
     def checkpoint_clean_points(self) -> None:
         """Write up to where logs are compacted."""
-        for live in list(self._live.values()):
+        for live in list(self._directories.live.values()):
             live.checkpoint_clean_points(self._logs_in(live), self._background, self._done_in(live.path))
 
     def _logs_in(self, live: LiveDirectory) -> LogsByPartition:
-        if len(self._live) == 1 and live.path in self._live and not self._future:
+        if len(self._directories.live) == 1 and live.path in self._directories.live and not self._future:
             return self._logs
         path = live.path
         logs = {key: log for key, log in self._logs.items() if log.parent_directory == path}
@@ -508,11 +497,11 @@ class LogManager:
 
     def live_directories(self) -> list[str]:
         """The paths of the directories that are online."""
-        return list(self._live)
+        return list(self._directories.live)
 
     def offline_directories(self) -> dict[str, str]:
         """The paths of the directories that are offline, with the reasons."""
-        return dict(self._offline)
+        return dict(self._directories.offline)
 
     def offline_partitions(self) -> dict[PartitionKey, str]:
         """The partitions that went offline, with the directories they are in."""
@@ -520,9 +509,9 @@ class LogManager:
 
     def handle_log_dir_failure(self, path: str, cause: object = "input or output failed") -> FailedDirectory:
         """Take a directory offline, with every log in it. It is not written to any more."""
-        live = self._live.pop(path, None)
+        live = self._directories.take_offline(path, cause)
         if live is None:
-            return FailedDirectory(path, (), not self._live)
+            return FailedDirectory(path, (), not self._directories.live)
         logs = {key: log for key, log in self._logs.items() if log.parent_directory == path}
         for key, log in logs.items():
             del self._logs[key]
@@ -532,17 +521,16 @@ class LogManager:
             if copy.parent_directory == path:
                 self._future.pop(key)
                 copy.release()
-        self._offline[path] = str(cause)
         live.directory.unlock()
         logger.error("log directory %s is offline with its %d partitions: %s", path, len(logs), cause)
-        return FailedDirectory(path, tuple(logs), not self._live)
+        return FailedDirectory(path, tuple(logs), not self._directories.live)
 
     def _fail(self, failure: LogDirFailure) -> None:
         self.handle_log_dir_failure(failure.directory, failure.cause)
 
     def _done_in(self, path: str) -> Done:
         def done(error: BaseException | None) -> None:
-            if error is None or path not in self._live:
+            if error is None or path not in self._directories.live:
                 return
             if isinstance(error, OSError) and error.errno not in OUT_OF_DESCRIPTORS:
                 self._on_failure(LogDirFailure(path, error))
@@ -551,17 +539,10 @@ class LogManager:
 
         return done
 
-    def _check_any_left(self) -> None:
-        if not self._live:
-            raise NoLogDirectoryError(f"no directory of log.dirs can be used: {self._reasons()}")
-
-    def _reasons(self) -> str:
-        return "; ".join(f"{path}: {why}" for path, why in self._offline.items())
-
     def describe_dirs(self) -> list[DirectoryDescription]:
         """Every directory of `log.dirs`, for DescribeLogDirs."""
         described = []
-        for live in list(self._live.values()):
+        for live in list(self._directories.live.values()):
             try:
                 space = live.directory.space()
             except OSError as error:
@@ -572,7 +553,7 @@ class LogManager:
                 for key, log in self._logs_in(live).items()
             ]
             described.append(DirectoryDescription(live.path, False, space.total_bytes, space.usable_bytes, sizes))
-        described += [DirectoryDescription(path, True, -1, -1, ()) for path in self._offline]
+        described += [DirectoryDescription(path, True, -1, -1, ()) for path in self._directories.offline]
         return described
 
     def _lag_of(self, key: PartitionKey, log: Log) -> int:
@@ -588,20 +569,18 @@ class LogManager:
 
         Directories are closed in parallel. Running background work is not waited for and does no harm.
         """
-        jobs = [_close_job(live, self._logs_in(live), broker_epoch) for live in self._live.values()]
+        jobs = [_close_job(live, self._logs_in(live), broker_epoch) for live in self._directories.live.values()]
         failures = [failure for failure in run_on_threads(len(jobs), jobs) if failure is not None]
         for failure in failures:
             logger.error("%s: its logs will be recovered at the next start", failure)
-        self._live.clear()
+        self._directories.live.clear()
         self._logs.clear()
         self._future = FutureLogs()
-        return not failures and not self._offline
+        return not failures and not self._directories.offline
 
     def unlock(self) -> None:
         """Unlock the directories without closing any log, when start-up fails."""
-        for live in self._live.values():
-            live.directory.unlock()
-        self._live.clear()
+        self._directories.unlock()
 
 
 def _close_job(live: LiveDirectory, logs: LogsByPartition, broker_epoch: int) -> Callable[[], LogDirFailure | None]:
@@ -614,17 +593,3 @@ def _log_count(live: LiveDirectory) -> int:
 
 def _storage_error(message: str) -> ApiError:
     return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message)
-
-
-def _report(summary: LoadSummary) -> None:
-    logger.info("loaded %d logs from %d directories in %d ms", summary.logs, summary.directories, summary.took_ms)
-    if summary.unclean_directories:
-        done = summary.recovery
-        logger.warning(
-            "no clean shutdown was recorded in %s: %d segments with %d batches read (%d bytes), %d bytes cut off",
-            ", ".join(summary.unclean_directories),
-            done.segments,
-            done.batches,
-            done.bytes_scanned,
-            done.bytes_cut,
-        )
