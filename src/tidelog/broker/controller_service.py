@@ -2,6 +2,11 @@
 
 Every broker of a cluster has one; whether it is the active one is decided in the tree. Requests come in as coroutines
 and become events; events carry their outcome back.
+
+An event that the tree did not answer is processed again here, after a pause: the session may go on, so that no watch
+says when the tree is back. The retries of the store end with their call, and could not replace this: an event looks at
+the tree again and decides by what the controller knows by then, and it is dropped once the session has ended or this
+broker stops.
 """
 
 from __future__ import annotations

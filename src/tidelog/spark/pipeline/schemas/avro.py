@@ -28,10 +28,10 @@ from pyspark.sql.types import (
 )
 
 from tidelog.client.schemas.avro import AvroDeserializer, AvroSerializer, parse_avro_schema
-from tidelog.client.schemas.registry import Schema, SchemaRegistry
-from tidelog.spark.pipeline.definition.schema_steps import AVRO, SchemaText
-from tidelog.spark.pipeline.schemas.formats import ReadValue, Target, ValueWriter
-from tidelog.spark.pipeline.schemas.origins import REGISTRY_TYPES, Origin, schema_text
+from tidelog.client.schemas.registry import SchemaRegistry
+from tidelog.spark.pipeline.definition.schema_steps import AVRO
+from tidelog.spark.pipeline.schemas.formats import Target, ValueWriter, given_text, reader_by_text, registered_text
+from tidelog.spark.pipeline.schemas.origins import Origin
 
 _PLAIN: Final[Mapping[str, DataType]] = {
     "null": NullType(),
@@ -62,23 +62,15 @@ _WIDER: Final = {
 _DECIMAL_DIGITS_MAX: Final = 38
 
 
-def given_schema(schema: SchemaText) -> Schema:
-    return Schema(schema_text(schema, AVRO), REGISTRY_TYPES[AVRO])
-
-
-def registered_schema(registry: SchemaRegistry, schema: Schema) -> Schema:  # noqa: ARG001 - see `formats`
-    return schema
+given_schema: Final = partial(given_text, AVRO)
+registered_schema: Final = registered_text
+value_reader: Final = partial(reader_by_text, AvroDeserializer[Any])
 
 
 def spark_type(registry: SchemaRegistry | None, origin: Origin) -> DataType:
     parsed = parse_avro_schema(registry, origin.schema)
     named = dict(parsed.get("__named_schemas__", {})) if isinstance(parsed, dict) else {}
     return _type(parsed, named, ())
-
-
-def value_reader(registry: SchemaRegistry | None, origin: Origin) -> ReadValue:
-    schema = origin.schema
-    return partial(AvroDeserializer[Any](registry, schema.text, references=schema.references).deserialize, "")
 
 
 def value_writer(registry: SchemaRegistry | None, origin: Origin, target: Target) -> ValueWriter:

@@ -4,7 +4,7 @@ A module of a format has the functions of `Format`, and nothing else knows one f
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import Any, Final, NamedTuple, Protocol, cast
 
@@ -13,7 +13,7 @@ from pyspark.sql.types import DataType
 from tidelog.client.schemas import subjects
 from tidelog.client.schemas.registry import Schema, SchemaRegistry
 from tidelog.spark.pipeline.definition.schema_steps import AVRO, JSON_SCHEMA, PROTOBUF, SchemaText
-from tidelog.spark.pipeline.schemas.origins import Origin
+from tidelog.spark.pipeline.schemas.origins import REGISTRY_TYPES, Origin, schema_text
 
 ReadValue = Callable[[bytes], Any]
 
@@ -72,3 +72,22 @@ class Format(Protocol):
 def format_of(name: str) -> Format:
     """The format of a step."""
     return cast(Format, import_module(f"tidelog.spark.pipeline.schemas.{_MODULES[name]}"))
+
+
+# Formats whose schemas are JSON texts: their functions differ by the name of the format and by a class of the client.
+
+
+def given_text(format_name: str, schema: SchemaText) -> Schema:
+    """`Format.given_schema`, after the name of the format."""
+    return Schema(schema_text(schema, format_name), REGISTRY_TYPES[format_name])
+
+
+def registered_text(registry: SchemaRegistry, schema: Schema) -> Schema:  # noqa: ARG001 - see `Format`
+    """`Format.registered_schema`: the text of a registry is the one that the other functions take."""
+    return schema
+
+
+def reader_by_text(deserializer: Callable[..., Any], registry: SchemaRegistry | None, origin: Origin) -> ReadValue:
+    """`Format.value_reader`, after the client's deserializer of the format."""
+    schema = origin.schema
+    return partial(deserializer(registry, schema.text, references=schema.references).deserialize, "")

@@ -21,12 +21,12 @@ from pyspark.sql.types import (
 )
 
 from tidelog.client.schemas.json_schema import JsonSchemaDeserializer, JsonSchemaSerializer
-from tidelog.client.schemas.registry import Schema, SchemaRegistry
+from tidelog.client.schemas.registry import SchemaRegistry
 from tidelog.client.schemas.serializing import referenced
-from tidelog.spark.pipeline.definition.schema_steps import JSON_SCHEMA, SchemaText
+from tidelog.spark.pipeline.definition.schema_steps import JSON_SCHEMA
 from tidelog.spark.pipeline.schemas.arrow_values import without_nulls
-from tidelog.spark.pipeline.schemas.formats import ReadValue, Target, ValueWriter
-from tidelog.spark.pipeline.schemas.origins import REGISTRY_TYPES, Origin, schema_text
+from tidelog.spark.pipeline.schemas.formats import Target, ValueWriter, given_text, reader_by_text, registered_text
+from tidelog.spark.pipeline.schemas.origins import Origin
 
 _PLAIN: Final[Mapping[str, DataType]] = {
     "string": StringType(),
@@ -37,23 +37,15 @@ _PLAIN: Final[Mapping[str, DataType]] = {
 _TEXT: Final = StringType()
 
 
-def given_schema(schema: SchemaText) -> Schema:
-    return Schema(schema_text(schema, JSON_SCHEMA), REGISTRY_TYPES[JSON_SCHEMA])
-
-
-def registered_schema(registry: SchemaRegistry, schema: Schema) -> Schema:  # noqa: ARG001 - see `formats`
-    return schema
+given_schema: Final = partial(given_text, JSON_SCHEMA)
+registered_schema: Final = registered_text
+value_reader: Final = partial(reader_by_text, JsonSchemaDeserializer[Any])
 
 
 def spark_type(registry: SchemaRegistry | None, origin: Origin) -> DataType:
     others = {name: json.loads(used.text) for name, used in referenced(registry, origin.schema).items()}
     root = json.loads(origin.schema.text)
     return _type(root, root, others, ())
-
-
-def value_reader(registry: SchemaRegistry | None, origin: Origin) -> ReadValue:
-    schema = origin.schema
-    return partial(JsonSchemaDeserializer[Any](registry, schema.text, references=schema.references).deserialize, "")
 
 
 def value_writer(registry: SchemaRegistry | None, origin: Origin, target: Target) -> ValueWriter:
