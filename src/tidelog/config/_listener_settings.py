@@ -100,10 +100,10 @@ class ConnectionSettings(Settings, area="Network and connections"):
         doc="How long a broker waits for the response to a request it sends.")
     socket_connection_setup_timeout_ms: int = setting(
         "socket.connection.setup.timeout.ms", 10_000, type=LONG,
-        doc="Timeout for connecting to another broker; it doubles with each failure.")
+        doc="Timeout for connecting to another broker.")
     socket_connection_setup_timeout_max_ms: int = setting(
         "socket.connection.setup.timeout.max.ms", 30_000, type=LONG,
-        effect=False, doc="Largest timeout for connecting to another broker.")
+        effect=False, doc="The timeout for connecting to another broker does not grow.")
     max_request_partition_size_limit: int = setting(
         "max.request.partition.size.limit", 2000, at_least=1,
         doc="Most partitions in one DescribeTopicPartitions response.")

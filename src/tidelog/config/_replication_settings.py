@@ -98,7 +98,7 @@ class MetricSettings(Settings, area="Metrics"):
     metrics_listeners: str = setting(
         "metrics.listeners", "",
         doc="Addresses at which Prometheus reads metrics, comma-separated, each `http://host:port`; port 0 is any free "
-            "port. Empty: none are counted. Anybody who can connect can read them.")
+            "port. Empty: none are counted. Anybody who can connect can read them. Not in Kafka.")
 
 
 class RequestLogSettings(Settings, area="Metrics"):

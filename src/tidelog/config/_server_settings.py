@@ -26,7 +26,8 @@ class ServerSettings(Settings, area="Broker"):
         "reserved.broker.max.id", 1000, at_least=0, doc="Largest broker id that may be set by hand.")
     metadata_socket: str | None = setting(
         "metadata.socket", None, importance="high",
-        doc="Unix socket of the metadata tree that `tidelog cluster up` serves to the brokers of one machine.")
+        doc="Unix socket of the metadata tree that `tidelog cluster up` serves to the brokers of one machine. "
+            "Not in Kafka.")
     broker_rack: str | None = setting(
         "broker.rack", None,
         doc="Rack of the broker; replicas are spread over racks, and consumers may fetch from a follower in theirs.")

@@ -108,7 +108,7 @@ class Setting:
         if self.check is not None:
             return self.check.text
         if self.one_of:
-            return ", ".join(self.one_of)
+            return ", ".join(value or "empty" for value in self.one_of)
         if self.at_least is not None and self.at_most is not None:
             return f"{self.at_least} to {self.at_most}"
         if self.at_least is not None:

@@ -18,21 +18,22 @@ _INTRODUCTION: Final = """\
 
 <!-- Written by tidelog.config.reference from the declarations of the settings. Do not edit. -->
 
-Names, types and defaults are those of Apache Kafka 3.9 in ZooKeeper mode, except that `listeners` and `log.dirs` have
-defaults of their own. Give them in a file in the form of server.properties (`tidelog serve --config FILE`) or one by
-one (`tidelog serve --set name=value`). An unknown name, a malformed value or a contradiction stops the start with a
-message that names it.
+Names, types and defaults are those of Apache Kafka 3.9 in ZooKeeper mode, except that `listeners`, `log.dirs` and
+`group.coordinator.rebalance.protocols` have defaults of their own. Give them in a file in the form of server.properties
+(`tidelog serve --config FILE`) or one by one (`tidelog serve --set name=value`). An unknown name, a malformed value or
+a contradiction stops the start with a message that names it.
 
 Tidelog does not have every feature of Kafka. A setting marked **No effect** is accepted, so that a file written for
 Kafka loads unchanged, and one warning at start names it. The same holds for settings of Kafka that are not listed
 (KRaft's tuning, tiered storage, the JVM). A setting marked **Only the default is accepted** stops the start when it has
-any other value, because ignoring it would be unsafe; so do listeners with TLS or SASL and settings that form a KRaft
-cluster. AlterConfigs follows the same rules.
+any other value, because ignoring it would be unsafe; so do settings that form a KRaft cluster. AlterConfigs follows the
+same rules.
 
 "Changed" says how a setting is changed: at a **restart**, or while the broker runs **per broker** or for the whole
 **cluster** (`tidelog config alter`, AlterConfigs). A topic uses its own setting first, then the broker's dynamic one,
-the cluster's dynamic one, the file, the default. `max.connections` and
-`max.connection.creation.rate` may be given for one listener alone: `listener.name.<name>.<setting>`.
+the cluster's dynamic one, the file, the default. `max.connections`, `max.connection.creation.rate`,
+`connections.max.reauth.ms` and the settings of TLS and SASL may be given for one listener alone:
+`listener.name.<name>.<setting>`, with the name in lower case.
 """
 
 

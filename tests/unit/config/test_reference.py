@@ -87,3 +87,12 @@ def test_numbers_are_explained_in_units() -> None:
 def test_the_page_in_docs_is_current() -> None:
     """Write it with `make docs`."""
     assert PAGE.read_text(encoding="utf-8") == reference_markdown()
+
+
+def test_the_page_names_what_is_not_as_in_kafka() -> None:
+    """The test fails on 4724f6e."""
+    page = reference_markdown()
+    introduction = page.partition("\n## ")[0]
+    assert [name for name in OTHER_DEFAULTS.keys() - {"log.dir"} if f"`{name}`" not in introduction] == []
+    rows = {match["name"]: line for line in page.splitlines() if (match := _ROW.match(line))}
+    assert [name for name in sorted(OUR_OWN) if "Not in Kafka." not in rows[name]] == []
