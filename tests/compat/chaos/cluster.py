@@ -32,7 +32,7 @@ BROKERS: Final = (1, 2, 3)
 SESSION_MS: Final = 2_000
 DISK_BYTES: Final = 128 << 20
 _START_SECONDS_MAX: Final = 60.0
-_TREE_UNREACHABLE: Final = "has not replied within"
+_TREE_UNREACHABLE: Final = ("has not replied within", "the session with ZooKeeper expired")
 _SETTINGS: Final[dict[str, object]] = {
     "zookeeper.session.timeout.ms": SESSION_MS,
     "zookeeper.connection.timeout.ms": 30_000,
@@ -178,7 +178,8 @@ class ChaosCluster:
                 self.brokers.restart(broker)
                 break
             except ClusterError as error:
-                if _TREE_UNREACHABLE not in str(error) or time.monotonic() > give_up_at:
+                is_unreachable = any(reason in str(error) for reason in _TREE_UNREACHABLE)
+                if not is_unreachable or time.monotonic() > give_up_at:
                     raise
         with self.lock:
             self.down.discard(broker)
