@@ -102,6 +102,20 @@ def test_a_due_record_is_claimed_by_one_worker_and_comes_back_when_that_one_dies
     run(work())
 
 
+def test_what_is_not_a_record_is_set_aside_and_claimed_no_more(redis: RedisServer) -> None:
+    async def work() -> None:
+        producer: AsyncProducer[bytes, bytes] = AsyncProducer(bootstrap_servers="127.0.0.1:1")  # never started
+        async with opened(redis) as queue:
+            await queue._redis.hset(queue._keys[2], "odd", b"no JSON")
+            await queue._redis.zadd(queue._keys[0], {"odd": 1})
+            assert await move(queue, producer) == 0
+            assert await queue.waiting() == (0, 0)
+            assert await queue._redis.hgetall(queue.unreadable_key) == {b"odd": b"no JSON"}
+            assert await queue._redis.hlen(queue._keys[2]) == 0
+
+    run(work())
+
+
 def test_a_handler_fails_and_redis_brings_the_record_back(broker: Broker, redis: RedisServer) -> None:
     topic = unique("orders")
     broker.create_topic(topic, 2)

@@ -77,15 +77,15 @@ async def _watch(settings: dict[str, Any], every_s: float, times: int | None, ro
 
 def views(before: activity.Look | None, now: activity.Look, rows: int) -> list[View]:
     """The three tables."""
-    topics, groups = activity.topics(before, now), activity.groups(before, now)
+    brokers, topics, groups = activity.brokers(before, now), activity.topics(before, now), activity.groups(before, now)
     return [
         View(
             BROKERS,
             [
                 (*each[:2], "yes" if each.is_controller else "", *each[3:6], _number(each.written_per_s))
-                for each in activity.brokers(before, now)
+                for each in brokers
             ],
-            len(now.cluster.nodes),
+            len(brokers),
         ),
         View(TOPICS, [(*each[:3], _number(each.written_per_s), each.records) for each in topics[:rows]], len(topics)),
         View(

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.client.aio.admin.admin import AsyncAdmin
 from tidelog.client.aio.admin.types import LATEST, ClusterDescription, TopicDescription
@@ -24,9 +24,13 @@ class Look(NamedTuple):
     """By group."""
 
 
+OFFLINE: Final = "offline"
+
+
 class BrokerActivity(NamedTuple):
     broker_id: int
     address: str
+    """`OFFLINE` if it is not in the cluster."""
     is_controller: bool
     leaders: int
     replicas: int
@@ -100,24 +104,26 @@ def _written(before: Look | None, after: Look) -> dict[TopicPartition, float]:
 
 
 def brokers(before: Look | None, after: Look) -> list[BrokerActivity]:
-    """By id."""
+    """By id; those that are assigned replicas and are not in the cluster, too."""
     written = _written(before, after)
+    addresses = {
+        broker: OFFLINE for topic in after.topics.values() for each in topic.partitions for broker in each.replicas
+    }
+    addresses |= {node.node_id: node.address for node in after.cluster.nodes}
     rows = []
-    for node in sorted(after.cluster.nodes):
+    for broker, address in sorted(addresses.items()):
         leaders = replicas = out_of_sync = 0
         rate = 0.0
         for name, topic in after.topics.items():
             for each in topic.partitions:
-                replicas += node.node_id in each.replicas
-                out_of_sync += node.node_id in each.replicas and node.node_id not in each.in_sync
-                if each.leader_id == node.node_id:
+                replicas += broker in each.replicas
+                out_of_sync += broker in each.replicas and broker not in each.in_sync
+                if each.leader_id == broker:
                     leaders += 1
                     rate += written.get(TopicPartition(name, each.partition), 0.0)
-        is_controller = node.node_id == after.cluster.controller_id
+        is_controller = broker == after.cluster.controller_id
         rows.append(
-            BrokerActivity(
-                node.node_id, node.address, is_controller, leaders, replicas, out_of_sync, rate if before else None
-            )
+            BrokerActivity(broker, address, is_controller, leaders, replicas, out_of_sync, rate if before else None)
         )
     return rows
 

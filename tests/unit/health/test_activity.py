@@ -46,3 +46,9 @@ def test_the_first_look_has_no_rates() -> None:
     (group,) = activity.groups(None, AFTER)
     assert (group.lag, group.read_per_s, group.lag_per_s) == (100, None, None)
     assert activity.brokers(None, AFTER)[0].written_per_s is None
+
+
+def test_a_broker_that_is_assigned_replicas_and_is_gone_is_listed() -> None:
+    after = AFTER._replace(cluster=ClusterDescription("id", 2, NODES[:2]))
+    gone = activity.brokers(BEFORE, after)[2]
+    assert (gone.broker_id, gone.address, gone.replicas, gone.out_of_sync) == (3, activity.OFFLINE, 2, 1)

@@ -6,6 +6,7 @@ from tidelog.cli._clients import connect_admin
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
 from tidelog.cli.delay._options import Key, Offset, Partitions, check_selection
 from tidelog.cli.output import print_json, print_line
+from tidelog.health.findings import counted
 
 EXAMPLE: Final = "tidelog delay cancel reminders --key order-17"
 
@@ -26,4 +27,4 @@ def cancel(
     if output is Format.JSON:
         print_json({"cancelled": count})
     else:
-        print_line(f"{count} records of {topic} were cancelled.")
+        print_line(f"{counted(count, 'record', 'was', 'were')} cancelled in {topic}.")

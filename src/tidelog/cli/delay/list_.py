@@ -9,6 +9,7 @@ from tidelog.cli._clients import connect_admin
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
 from tidelog.cli.delay._options import Key, Partitions
 from tidelog.cli.output import print_json, print_line, print_table
+from tidelog.health.findings import counted
 
 EXAMPLE: Final = "tidelog delay list reminders --key order-17"
 
@@ -51,4 +52,4 @@ def list_delayed(
             for record in records
         ],
     )
-    print_line(f"{waiting} records wait in {topic}.")
+    print_line(f"{counted(waiting, 'record', 'waits', 'wait')} in {topic}.")

@@ -10,6 +10,7 @@ from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputF
 from tidelog.cli.delay._options import Key, Offset, Partitions, check_selection
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output import print_json, print_line
+from tidelog.health.findings import counted
 from tidelog.records.delayed import parse_delay_ms, parse_deliver_at_ms
 
 EXAMPLE: Final = "tidelog delay reschedule reminders --key order-17 --delay 1h"
@@ -36,7 +37,7 @@ def reschedule(
     if output is Format.JSON:
         print_json({"rescheduled": count, "deliver_at_ms": deliver_at_ms})
     else:
-        print_line(f"{count} records of {topic} were rescheduled.")
+        print_line(f"{counted(count, 'record', 'was', 'were')} rescheduled in {topic}.")
 
 
 def _time_of(delay: str | None, at: str | None) -> int:
@@ -46,5 +47,7 @@ def _time_of(delay: str | None, at: str | None) -> int:
         if delay is not None:
             return time.time_ns() // 1_000_000 + parse_delay_ms(delay.encode())
         return parse_deliver_at_ms((at or "").encode())
-    except ValueError as error:
-        raise CommandError(str(error)) from error
+    except ValueError:
+        if delay is not None:
+            raise CommandError(f"--delay {delay!r} is not a delay such as 1500, 500ms, 10s, 5m, 2h or 1d") from None
+        raise CommandError(f"--at {at!r} is not a time in milliseconds since 1970") from None

@@ -3,6 +3,7 @@
     <prefix>:due        sorted set   id → due time in ms, by the clock of Redis
     <prefix>:claimed    sorted set   id → when the claim of a worker ends
     <prefix>:records    hash         id → the record as JSON
+    <prefix>:unreadable hash         id → what was there instead of a record
 
 A claim moves ids from the first set to the second in one script, so that no two workers have the same one. A worker
 writes the record to its topic and then removes it. The claims of a worker that was killed end after the lease, and the
@@ -59,6 +60,18 @@ for _, id in ipairs(ARGV) do
   redis.call('ZREM', KEYS[1], id)
   redis.call('ZREM', KEYS[2], id)
   redis.call('HDEL', KEYS[3], id)
+end
+return 0"""
+
+_SET_ASIDE: Final = """
+for _, id in ipairs(ARGV) do
+  redis.call('ZREM', KEYS[1], id)
+  redis.call('ZREM', KEYS[2], id)
+  local data = redis.call('HGET', KEYS[3], id)
+  if data then
+    redis.call('HSET', KEYS[4], id, data)
+    redis.call('HDEL', KEYS[3], id)
+  end
 end
 return 0"""
 
@@ -140,8 +153,10 @@ class RedisQueue:
         except ValueError as error:
             raise ClientConfigError(f"{url!r} is not the address of a Redis server: {error}") from None
         self._keys = [f"{prefix}:due", f"{prefix}:claimed", f"{prefix}:records"]
+        self.unreadable_key = f"{prefix}:unreadable"
         self._lease_ms = int(lease_s * 1000)
-        self._put, self._claim, self._finish = map(self._redis.register_script, (_PUT, _CLAIM, _FINISH))
+        scripts = (_PUT, _CLAIM, _FINISH, _SET_ASIDE)
+        self._put, self._claim, self._finish, self._set_aside = map(self._redis.register_script, scripts)
 
     async def put_records(self, records: Iterable[tuple[str, int, WaitingRecord]]) -> None:
         """Keep records under an id for so many milliseconds. An id that waits already is left as it is."""
@@ -160,6 +175,11 @@ class RedisQueue:
         """These are in their topics."""
         if ids:
             await self._run(self._finish(self._keys, ids))
+
+    async def set_aside(self, ids: Sequence[bytes]) -> None:
+        """These are not records: keep them under `unreadable_key`, and claim them no more."""
+        if ids:
+            await self._run(self._set_aside([*self._keys, self.unreadable_key], ids))
 
     async def waiting(self) -> tuple[int, int]:
         """How many records wait, and how many of them workers have claimed."""

@@ -66,7 +66,7 @@ async def move(queue: RedisQueue, producer: AsyncProducer[bytes, bytes], limit: 
     done: list[bytes] = []
     for each in claimed:
         if each.record is None:
-            LOG.warning("%r in Redis is not a record and is left out", each.id)
+            LOG.warning("%r in Redis is not a record: it is moved to %s", each.id, queue.unreadable_key)
             continue
         topic, value, key, headers, partition = each.record
         try:
@@ -81,4 +81,5 @@ async def move(queue: RedisQueue, producer: AsyncProducer[bytes, bytes], limit: 
         else:
             done.append(each.id)
     await queue.finish(done)
+    await queue.set_aside([each.id for each in claimed if each.record is None])
     return len(done)
