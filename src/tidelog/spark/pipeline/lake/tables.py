@@ -3,11 +3,14 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
+
+from pyspark.errors import AnalysisException
 
 from tidelog.client.durations import milliseconds
 from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, Iceberg
+from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.lake.batches import PLAN_DIGITS, Batch, Committed
 from tidelog.spark.pipeline.lake.changes import KeyedChanges, keyed, last_changes
 from tidelog.spark.pipeline.lake.delta import DeltaLake
@@ -61,11 +64,10 @@ def table_writer(sink: Delta | Iceberg | Changes, query_id: Callable[[], str]) -
     def write(rows: "DataFrame", batch_id: int) -> None:
         plan = plan_in_jvm(rows, query_id(), batch_id)
         batch = Batch(f"tidelog-{query_id()}", batch_id, None if plan is None else plan[:PLAN_DIGITS])
-        rows = rows.select(*endpoint.columns) if endpoint.columns and not isinstance(sink, Changes) else rows
         if isinstance(sink, Changes):
             table.merge(_changes(rows, sink), batch, keyed(sink))
         else:
-            table.append(rows, batch)
+            table.append(selected(rows, endpoint.columns, sink), batch)
         if compaction is not None:
             compaction.start_if_due()
 
@@ -75,8 +77,17 @@ def table_writer(sink: Delta | Iceberg | Changes, query_id: Callable[[], str]) -
 def _changes(rows: "DataFrame", sink: Changes) -> "DataFrame":
     columns = sink.table.columns
     if columns:
-        rows = rows.select(*dict.fromkeys([*sink.key, *columns, sink.order_by, sink.operation]))
+        rows = selected(rows, tuple(dict.fromkeys([*sink.key, *columns, sink.order_by, sink.operation])), sink)
     return last_changes(rows, sink)
+
+
+def selected(rows: "DataFrame", columns: Sequence[str], sink: object) -> "DataFrame":
+    """The columns that `sink` writes, by default all. Raises PipelineError if the rows do not have them."""
+    try:
+        return rows.select(*columns) if columns else rows
+    except AnalysisException:
+        there = ", ".join(rows.columns)
+        raise PipelineError(f"{sink} writes the columns {', '.join(columns)}, but the rows have {there}") from None
 
 
 class Compaction:

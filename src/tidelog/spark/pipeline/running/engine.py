@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.spark.internals import release
 from tidelog.spark.pipeline.definition.chain import Materialize
 from tidelog.spark.pipeline.definition.endpoints import Files, Sink, Topic
+from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.failing.failures import in_a_sentence
 from tidelog.spark.pipeline.running.batch_order import BatchOrder
 from tidelog.spark.pipeline.running.computing import Computation
@@ -27,6 +28,10 @@ LOG: Final = logging.getLogger("tidelog.pipeline")
 
 class BatchFailed(Exception):  # noqa: N818 - reads as what it says
     """A micro-batch failed; the message says why."""
+
+
+class BatchRejected(BatchFailed):
+    """A micro-batch failed because of the definition of the pipeline: repeated, it would fail again."""
 
 
 class BatchEngine:
@@ -101,7 +106,9 @@ def _short_errors() -> Iterator[None]:
         yield
     except Exception as error:
         LOG.error("a batch failed", exc_info=error)
-        raise BatchFailed(in_a_sentence(error)) from None
+        # One with a cause reports a service, such as a registry, that may answer the next time.
+        is_lasting = isinstance(error, PipelineError) and error.__cause__ is None
+        raise (BatchRejected if is_lasting else BatchFailed)(in_a_sentence(error)) from None
 
 
 @contextmanager

@@ -16,6 +16,7 @@ _LONGEST_S: Final = 60.0
 
 _LASTING: Final = (
     "PipelineError",
+    "BatchRejected",
     "OptionError",
     "DataLossError",
     "AnalysisException",

@@ -144,6 +144,8 @@ def test_delays_grow_up_to_a_minute_and_progress_sets_them_back() -> None:
         ("OptionError: option 'x' is not known", True),
         ("AnalysisException: no such column", True),
         ("DataLossError: 5 offsets are lost", True),
+        ("BatchRejected: delta t needs the column 'id'; the rows have key, value", True),
+        ("BatchFailed: subject 'orders-value': the registry does not answer", False),
         ("SparkException: Python worker exited unexpectedly (crashed)", False),
         ("SinkError: task 1 runs for the 2. time", False),
         ("SinkError: the brokers aborted the transaction of this batch: it was open for 60 s", False),
