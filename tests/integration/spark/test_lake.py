@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.integration.registry_server import registry_server
 from tests.integration.spark.lake_kills import Kills
 from tests.integration.spark.object_store import object_store
-from tests.integration.spark.pipeline_support import committed, forget_last_commit, make_topics, send_orders
+from tests.integration.spark.pipeline_support import committed, forget_last_commit, make_topics
 from tests.integration.spark.pipeline_support import ids as order_ids
 from tidelog.client import Producer
+from tidelog.client.schemas import AvroSerializer, SchemaRegistry
 from tidelog.spark.pipeline import (
     DeadLetters,
     Pipeline,
@@ -22,12 +24,13 @@ from tidelog.spark.pipeline import (
     iceberg,
     merge_changes,
     pack_json,
+    parse_avro,
     parse_debezium,
-    parse_json,
     topic,
 )
+from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.lake.batches import Batch
-from tidelog.spark.pipeline.lake.tables import open_table
+from tidelog.spark.pipeline.lake.tables import open_table, selected
 from tidelog.spark.pipeline.running.run import start
 from tidelog.testing import Broker
 
@@ -38,36 +41,53 @@ def run_once(pipeline: Pipeline, spark: SparkSession, servers: str) -> None:
     start(pipeline, spark, servers=servers, once=True).wait(Event())
 
 
-def ids(table: Any) -> Counter[int]:
-    return Counter(open_table(table).read()["id"].to_pylist())
+def notes(table: Any) -> Counter[tuple[int, str | None]]:
+    rows = open_table(table).read()
+    return Counter(zip(rows["id"].to_pylist(), rows["note"].to_pylist(), strict=True))
 
 
-@pytest.mark.timeout(300)
+ID = {"name": "id", "type": "long"}
+NOTE = {"name": "note", "type": ["null", "string"], "default": None}
+
+
+@pytest.mark.timeout(600)
 @pytest.mark.long
-def test_a_batch_that_is_repeated_is_in_each_table_once(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_a_batch_that_is_repeated_is_in_each_table_once_and_a_new_field_becomes_a_column(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
     """With a policy, so that both tables and the dead letters are one batch."""
     servers = broker.bootstrap_servers
     make_topics(servers, lake=2)
-    sinks = (
-        delta(tmp_path / "delta", columns=["id", "offset"], compact_every="1ms"),
-        iceberg("shop.orders", warehouse=tmp_path / "lake", columns=["id", "offset"], compact_every="1ms"),
-    )
-    pipeline = Pipeline(
-        "lake",
-        source=topic("lake"),
-        steps=[parse_json("id long"), fail_when("id % 10 = 3", "three")],
-        sink=sinks,
-        on_failure=DeadLetters(),
-        checkpoint=tmp_path / "checkpoint",
-    )
-    for sent in (range(20), range(20, 30)):
-        send_orders(servers, "lake", sent, keys=3)
+
+    def define(url: str, *columns: str) -> Pipeline:
+        kept: dict[str, Any] = {"columns": columns, "compact_every": "1ms", "merge_schema": True}
+        return Pipeline(
+            "lake",
+            source=topic("lake"),
+            steps=[parse_avro(registry=url, subject="lake-value"), fail_when("id % 10 = 3", "three")],
+            sink=(delta(tmp_path / "delta", **kept), iceberg("shop.orders", warehouse=tmp_path / "lake", **kept)),
+            on_failure=DeadLetters(),
+            checkpoint=tmp_path / "checkpoint",
+        )
+
+    with registry_server() as registry:
+        for sent, fields in ((range(20), (ID,)), (range(20, 30), (ID, NOTE))):
+            write = AvroSerializer[Any](
+                SchemaRegistry(registry.url), {"type": "record", "name": "Order", "fields": [*fields]}
+            )
+            with Producer(bootstrap_servers=servers) as producer:
+                for number in sent:
+                    row = {"id": number, "note": f"no. {number}"}
+                    producer.send("lake", write.serialize("lake", row), f"k{number % 3}".encode())
+            pipeline = define(registry.url, "offset", *(str(each["name"]) for each in fields))
+            run_once(pipeline, spark, servers)
+        forget_last_commit(tmp_path / "checkpoint")
         run_once(pipeline, spark, servers)
-    forget_last_commit(tmp_path / "checkpoint")
-    run_once(pipeline, spark, servers)
-    expected = Counter(number for number in range(30) if number % 10 != 3)
-    assert [ids(sink) for sink in sinks] == [expected, expected]
+    expected = Counter((number, None if number < 20 else f"no. {number}") for number in range(30) if number % 10 != 3)
+    assert [notes(sink) for sink in pipeline.sinks] == [expected, expected]
     assert len(committed(servers, "lake.dlq")) == 3
+    with pytest.raises(PipelineError, match=r"delta t writes the columns id, amount, but the rows have id$"):
+        selected(spark.range(1), ("id", "amount"), delta("t"))
 
 
 def last_state(events: DataFrame) -> DataFrame:
