@@ -12,7 +12,7 @@
     row_fingerprint  identifies a batch by its rows where these offsets cannot be read
     messages      reports of tasks to the driver, and the driver's checks
     clients       the cluster and the producers of a sink, kept by a worker from batch to batch
-    placement     `place_rows`: rows to the tasks that own their partitions, which `jvm_partitions` chooses if it can
+    placement     `place_rows`: rows to the tasks that own their partitions
     each_batch    `write_each_batch`: the same guarantee from `foreachBatch`
 
 One transaction belongs to each micro-batch. The driver opens it when the write is planned, tasks fill it, each writing

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from tidelog.spark.internals import context_of
+from tidelog.client.aio.producer.partitioners import own_partitioner
+from tidelog.spark.internals import context_of, murmur2
 from tidelog.spark.options import OptionError, Options
 from tidelog.spark.sink.clients import cluster_of
 from tidelog.spark.sink.errors import SinkError
-from tidelog.spark.sink.jvm_partitions import partitions_in_jvm
 from tidelog.spark.sink.rows import Partitioner
 from tidelog.spark.sink.settings import SinkSettings, read_batch_settings
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _PARTITION: Final = "partition"
+_POSITIVE: Final = 0x7FFFFFFF
 _MARK: Final = "_tidelog_is_placed"
 _NOT_HERE: Final = "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
 _STICKY_BYTES: Final = 1024
@@ -67,7 +68,7 @@ def place_rows(
         # One task owns everything. Several that are free to choose are kept apart by the sink, if there are not more of
         # them than partitions. Either way the sink chooses, and keys need not come to Python twice.
         return mark_placed(df.withColumn(_PARTITION, given).coalesce(chosen_tasks))
-    chosen = None if count is None else partitions_in_jvm(df, names, settings, count)
+    chosen = None if count is None else _partitions_in_jvm(df, names, settings, count)
     if chosen is None:
         key = functions.col("key") if "key" in names else functions.lit(None).cast("binary")
         where = [] if topic is not None else [functions.col("topic")]
@@ -191,3 +192,23 @@ def partition_count(settings: SinkSettings, topic: str) -> int:
     if not count:
         raise SinkError(f"topic {topic!r} has no partitions")
     return count
+
+
+def _partitions_in_jvm(
+    df: "DataFrame", names: Collection[str], settings: SinkSettings, partition_count: int
+) -> "Column | None":
+    """The partition of every row, as Kafka's producers choose it by the key; by the value where that is null.
+
+    None where the JVM cannot choose it, as in Spark Connect or with a partitioner of the user's.
+    """
+    from pyspark.sql import functions
+
+    kafka = settings.producer_settings()
+    if kafka.partitioner_ignore_keys or own_partitioner(kafka.partitioner_class) is not None or "key" not in names:
+        return None
+    hashed = murmur2(df)
+    if hashed is None:
+        return None
+    # Not by chance: a task that Spark runs again must send its rows to the same places.
+    spread = functions.pmod(functions.xxhash64("value" if "value" in names else "key"), functions.lit(partition_count))
+    return functions.coalesce(hashed.bitwiseAND(_POSITIVE) % partition_count, spread.cast("int"))
