@@ -400,6 +400,16 @@ def test_the_last_consumer_leaves_and_the_classic_members_go_on(world: MixedWorl
     assert world.group.state is GroupState.STABLE
 
 
+def test_a_member_id_that_was_given_out_before_an_upgrade_holds_up_no_rebalance_after_it(world: MixedWorld) -> None:
+    """Its owner never joined with it, and the timer that would remove it fired while the group was a consumer group."""
+    ClassicClient(world, needs_member_id=True).join()
+    group_of(consumer := Client(world), classic := ClassicClient(world))
+    consumer.leave()
+    settle_all(classic)
+    assert world.kind == "classic"
+    assert len(classic.owned) == 6
+
+
 def test_a_consumer_that_is_not_heard_of_any_more_is_the_last_one_too(world: MixedWorld) -> None:
     consumer, classic = Client(world), ClassicClient(world)
     group_of(consumer, classic)

@@ -60,6 +60,8 @@ class ConsumerGroups:
             if value is None:
                 return
             group.consumer = ConsumerGroup(group.group_id)
+            # Their session timers are the consumer group's from now on; a later classic group would wait for them.
+            group.pending_members.clear()
         try:
             group.consumer.replay(key.kind, key.member_id, value)
         except SchemaError as error:
