@@ -10,7 +10,7 @@ from tidelog.examples import data
 from tidelog.examples.demo import spark as demo_spark
 from tidelog.examples.demo.bars import two_bars
 from tidelog.examples.demo.orders import DEAD, OrderStream, _made_worse
-from tidelog.examples.demo.plot import Sample, Span, draw_in_terminal, draw_picture, rates
+from tidelog.examples.demo.plot import Sample, draw_in_terminal, rates
 from tidelog.examples.demo.watch import Tally, records_reached
 
 SAMPLES = [Sample(0.5 * index, 1000 * index, 800 * max(0, index - 2)) for index in range(20)]
@@ -37,12 +37,6 @@ def test_nothing_measured_is_no_rate():
 
 def test_lag_is_never_less_than_nothing():
     assert Sample(1.0, 5, 9).lag == 0
-
-
-def test_a_picture_is_drawn(tmp_path):
-    path = tmp_path / "demo.png"
-    draw_picture(str(path), SAMPLES, [Span(2, 3, "stopped")], "title")
-    assert path.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("samples", [SAMPLES, SAMPLES[:2]])
