@@ -303,6 +303,12 @@ def _of_the_cluster() -> Iterator[Any]:
         timeout_ms=1000,
     )
     yield m.AlterPartitionReassignmentsRequest(timeout_ms=1000, topics=[])
+    yield m.UpdateFeaturesRequest(
+        feature_updates=[
+            m.update_features.FeatureUpdateKey(feature="metadata.version", max_version_level=7),
+            m.update_features.FeatureUpdateKey(feature="none", max_version_level=0),
+        ]
+    )
     yield m.ListPartitionReassignmentsRequest(timeout_ms=1000, topics=None)
     yield m.DescribeClientQuotasRequest(components=[], strict=False)
     yield m.AlterClientQuotasRequest(

@@ -104,6 +104,7 @@ ON_RESOURCES: Final[Mapping[int, tuple[tuple[AclOperation, AclResourceType], ...
     ApiKey.DESCRIBE_CLIENT_QUOTAS: ((AclOperation.DESCRIBE_CONFIGS, _CLUSTER),),
     ApiKey.ALTER_CLIENT_QUOTAS: ((AclOperation.ALTER_CONFIGS, _CLUSTER),),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ((AclOperation.ALTER, _CLUSTER),),
+    ApiKey.UPDATE_FEATURES: ((AclOperation.ALTER, _CLUSTER),),
     ApiKey.CREATE_DELEGATION_TOKEN: ((AclOperation.CREATE_TOKENS, AclResourceType.USER),),
     ApiKey.DESCRIBE_DELEGATION_TOKEN: (
         (AclOperation.DESCRIBE, AclResourceType.DELEGATION_TOKEN),

@@ -37,6 +37,7 @@ from tidelog.wire.messages import (
     describe_client_quotas,
     describe_user_scram_credentials,
     elect_leaders,
+    update_features,
 )
 
 DEADLINE_S = 30
@@ -263,3 +264,29 @@ def test_an_anonymous_client_gets_no_token(broker: Broker) -> None:
         messages.ExpireDelegationTokenRequest(hmac=b"x"),
     ):
         assert call(broker, request).error_code == refused
+
+
+# --- features ---
+
+UNSUPPORTED = "Could not apply finalized feature update because the provided feature is not supported."
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_no_feature_can_be_finalized_without_kraft(version: int, broker: Broker) -> None:
+    updates = [
+        update_features.FeatureUpdateKey(feature="metadata.version", max_version_level=7),
+        update_features.FeatureUpdateKey(feature="", max_version_level=1),
+        update_features.FeatureUpdateKey(feature="gone", max_version_level=0, allow_downgrade=True, upgrade_type=2),
+        update_features.FeatureUpdateKey(feature="low", max_version_level=0),
+        update_features.FeatureUpdateKey(feature="odd", max_version_level=1, upgrade_type=9),
+    ]
+    response = call(broker, messages.UpdateFeaturesRequest(feature_updates=updates), version)
+    assert (response.error_code, response.error_message) == (0, None)
+    assert {each.error_code for each in response.results} == {ErrorCode.INVALID_REQUEST}
+    assert {each.feature: each.error_message for each in response.results} == {
+        "metadata.version": UNSUPPORTED,
+        "": "Feature name can not be empty.",
+        "gone": "Can not delete non-existing finalized feature.",
+        "low": "Can not provide versionLevel: 0 less than 1 without setting the SAFE downgradeType in the request.",
+        "odd": UNSUPPORTED if version == 0 else "Received unknown upgrade type.",
+    }

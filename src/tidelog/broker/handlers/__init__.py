@@ -78,6 +78,7 @@ def handlers() -> Mapping[int, Route]:
             Route(ApiKey.ALTER_CLIENT_QUOTAS, versions(0, 1), "client_quotas:handle_alter"),
             Route(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions(0, 0), "user_scram_credentials:handle_describe"),
             Route(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions(0, 0), "user_scram_credentials:handle_alter"),
+            Route(ApiKey.UPDATE_FEATURES, versions(0, 1), "update_features"),
             Route(ApiKey.DESCRIBE_CLUSTER, versions(0, 1), "describe_cluster"),
             Route(ApiKey.DESCRIBE_PRODUCERS, versions(0, 0), "describe_producers"),
             Route(ApiKey.DESCRIBE_TRANSACTIONS, versions(0, 0), "describe_transactions"),
