@@ -2,8 +2,8 @@
 
     app.py          the table of commands and the one place where an error becomes an exit code
     serve.py        the broker; imports no framework, so that it starts fast
-    cluster/ config/ group/ log/ perf/ pipeline/ reassign/ topic/ transactions/    nouns with several verbs, a file each
-    adopt.py consume.py delete_records.py demo.py elect.py export.py import_.py offsets.py produce.py    single commands
+    directories     nouns, with a file for each of their verbs: cluster/, group/, pipeline/, topic/ and others
+    other modules   single commands: adopt.py, consume.py, doctor.py, produce.py and others
 
 A verb is a function: its docstring opens the help, its parameters are the options, and its module's EXAMPLE ends the
 help. Text is for people, `--format json` for programs; results go to stdout, everything else to stderr.

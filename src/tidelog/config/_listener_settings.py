@@ -47,10 +47,10 @@ class ConnectionSettings(Settings, area="Network and connections"):
 
     socket_send_buffer_bytes: int = setting(
         "socket.send.buffer.bytes", 102400, importance="high",
-        doc="SO_SNDBUF of connections; -1 leaves it to the system.")
+        doc="SO_SNDBUF of connections. -1, or not set at all, leaves it to the system.")
     socket_receive_buffer_bytes: int = setting(
         "socket.receive.buffer.bytes", 102400, importance="high",
-        doc="SO_RCVBUF of connections; -1 leaves it to the system.")
+        doc="SO_RCVBUF of connections. -1, or not set at all, leaves it to the system.")
     socket_request_max_bytes: int = setting(
         "socket.request.max.bytes", 100 * MIB, importance="high", at_least=1,
         doc="A connection that announces a larger request is closed.")
@@ -82,7 +82,8 @@ class ConnectionSettings(Settings, area="Network and connections"):
         doc="Longest time a SASL session lasts before the client must authenticate again; 0 is for ever.")
     queued_max_requests: int = setting(
         "queued.max.requests", 500, importance="high", at_least=1,
-        doc="Requests queued or without a response before the broker pauses reading from clients.")
+        doc="Requests that were read and neither answered nor waiting (for followers, records or members) before the "
+            "broker pauses reading from clients.")
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes", -1, type=LONG,
         doc="Bytes of requests held in memory before the broker pauses reading from clients; -1 sets no limit.")

@@ -62,30 +62,32 @@ class ReplicationSettings(Settings, area="Replication"):
 
 
 class QuotaSettings(Settings, area="Quotas"):
-    """The windows over which quotas are measured."""
+    """The windows over which quotas are measured, and whose worth an idle client may spend at once."""
 
     quota_window_num: int = setting(
-        "quota.window.num", 11, importance="low", at_least=1, doc="Samples kept for client quotas.")
+        "quota.window.num", 11, importance="low", at_least=1,
+        doc="A client that was idle may spend the worth of this many windows, less one, at once.")
     quota_window_size_seconds: int = setting(
         "quota.window.size.seconds", 1, importance="low", at_least=1,
-        doc="Length of a sample for client quotas.")
+        doc="Length of a window for client quotas.")
     replication_quota_window_num: int = setting(
-        "replication.quota.window.num", 11, importance="low", at_least=1, doc="Samples kept for replication quotas.")
+        "replication.quota.window.num", 11, importance="low", at_least=1,
+        doc="Windows over which replication quotas are measured.")
     replication_quota_window_size_seconds: int = setting(
         "replication.quota.window.size.seconds", 1, importance="low", at_least=1,
-        doc="Length of a sample for replication quotas.")
+        doc="Length of a window for replication quotas.")
     alter_log_dirs_replication_quota_window_num: int = setting(
         "alter.log.dirs.replication.quota.window.num", 11, importance="low", at_least=1,
-        doc="Samples kept for the quota on moves between data directories.")
+        doc="Windows over which the quota on moves between data directories is measured.")
     alter_log_dirs_replication_quota_window_size_seconds: int = setting(
         "alter.log.dirs.replication.quota.window.size.seconds", 1, importance="low", at_least=1,
-        doc="Length of a sample for the quota on moves between data directories.")
+        doc="Length of a window for the quota on moves between data directories.")
     controller_quota_window_num: int = setting(
         "controller.quota.window.num", 11, importance="low", at_least=1,
-        doc="Samples kept for the quota on topic and partition changes.")
+        doc="A client that was idle may spend the worth of this many windows of topic and partition changes at once.")
     controller_quota_window_size_seconds: int = setting(
         "controller.quota.window.size.seconds", 1, importance="low", at_least=1,
-        doc="Length of a sample for the quota on topic and partition changes.")
+        doc="Length of a window for the quota on topic and partition changes.")
     client_quota_callback_class: str | None = setting(
         "client.quota.callback.class", None, type=CLASS, importance="low",
         refused="quotas are those in the metadata tree; a class that decides them is not supported",

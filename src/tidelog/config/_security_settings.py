@@ -216,7 +216,7 @@ class BearerTokenSettings(Settings, area="SASL"):
         doc="First wait before the token endpoint is tried again; it doubles.")
     sasl_login_retry_backoff_max_ms: int = setting(
         "sasl.login.retry.backoff.max.ms", 10 * SECOND_MS, type=LONG, importance="low",
-        doc="Longest wait before the token endpoint is tried again.")
+        doc="How long the token endpoint is tried again.")
     sasl_oauthbearer_scope_claim_name: str = setting(
         "sasl.oauthbearer.scope.claim.name", "scope", importance="low", doc="Claim that holds a token's scope.")
     sasl_oauthbearer_sub_claim_name: str = setting(
@@ -233,7 +233,7 @@ class BearerTokenSettings(Settings, area="SASL"):
         doc="First wait before the keys are requested again; it doubles.")
     sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = setting(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 10 * SECOND_MS, type=LONG, importance="low",
-        doc="Longest wait before the keys are requested again.")
+        doc="How long the keys are requested again when the endpoint fails.")
     sasl_oauthbearer_clock_skew_seconds: int = setting(
         "sasl.oauthbearer.clock.skew.seconds", 30, importance="low",
         doc="Clock difference that is tolerated when a token's times are checked.")

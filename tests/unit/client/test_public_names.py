@@ -7,6 +7,7 @@ import pytest
 
 import tidelog.client
 from tidelog.client import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer
+from tidelog.client.aio.admin.admin import AdminSettings
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.config.declaration import Settings
@@ -21,7 +22,7 @@ def test_every_public_name_is_there(name: str) -> None:
     assert hasattr(tidelog.client, name)
 
 
-@pytest.mark.parametrize("group", [ProducerSettings, ConsumerSettings])
+@pytest.mark.parametrize("group", [ProducerSettings, ConsumerSettings, AdminSettings])
 def test_every_setting_is_documented_with_its_default(group: type[Settings]) -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     for setting in group.settings.values():

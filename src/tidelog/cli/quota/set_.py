@@ -59,4 +59,4 @@ def set_quotas(
         print_json({"entity": entity.parts, "quotas": limits})
         return
     for name, value in limits.items():
-        print_line(f"{entity}: {name} is {value:g}")
+        print_line(f"{entity}: {name} is {value:.15g}")

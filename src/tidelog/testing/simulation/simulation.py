@@ -42,9 +42,7 @@ _SETTINGS: Final = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "100",
-    "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": "6000",
-    "group.consumer.min.heartbeat.interval.ms": "1000",
     "group.consumer.heartbeat.interval.ms": "1500",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
     # Less time between two faults, and fewer requests that bring nothing.

@@ -88,7 +88,7 @@ class AdminSettings(CommonSettings):
         0,
         at_least=0,
         doc="How long a call that changes topics, settings, ACLs, users, quotas or leaders waits until every broker "
-        "shows the change; 0 returns when one broker has confirmed it, as Kafka's admin does.",
+        "that can be reached shows the change; 0 returns when one broker has confirmed it, as Kafka's admin does.",
     )
 
 
