@@ -83,8 +83,8 @@ def test_quotas_are_set_listed_and_removed(servers: str, run: Run) -> None:
         return done.out
 
     assert "No quota" in quota("list")
-    told = quota("set", "--user", "alice", "--producer-byte-rate", "1048576", "--request-percentage", "50")
-    assert told.splitlines() == ["user alice: producer_byte_rate is 1048576", "user alice: request_percentage is 50"]
+    printed = quota("set", "--user", "alice", "--producer-byte-rate", "1048576", "--request-percentage", "50")
+    assert printed.splitlines() == ["user alice: producer_byte_rate is 1048576", "user alice: request_percentage is 50"]
     made = json.loads(
         quota("set", "--user-default", "--client-id", "app", "--consumer-byte-rate", "10", "--format", "json")
     )
