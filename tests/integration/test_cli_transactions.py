@@ -96,8 +96,10 @@ def test_a_hanging_transaction_is_found_and_aborted(broker: Broker, rpc: Rpc, op
     assert found["producer_id"] == lost.producer_id
     text = transactions(broker, *arguments, "--topic", "other", "--partition", "0")
     assert text.out.splitlines()[1].split()[:3] == ["other", "0", str(lost.producer_id)]
-    said = transactions(broker, "abort", "--topic", "other", "--partition", "0", "--start-offset", "0")
+    where = ("--topic", "other", "--partition", "0", "--start-offset", "0")
+    said = transactions(broker, "abort", *where, "--format", "json")
     assert said.code == 0, said.err
+    assert said.document == {"topic": "other", "partition": 0, "producer_id": lost.producer_id, "start_offset": 0}
     assert rpc.fetch("other").last_stable_offset == 2
     assert transactions(broker, *arguments).out == "no hanging transactions\n"
 

@@ -58,7 +58,12 @@ def _partition_of(replica: TopicPartitionReplica) -> TopicPartition:
     return TopicPartition(replica.topic, replica.partition)
 
 
-def cancel(plan: PlanFile, bootstrap_server: BootstrapServer = None, command_config: CommandConfig = None) -> None:
+def cancel(
+    plan: PlanFile,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    output: OutputFormat = Format.TEXT,
+) -> None:
     """Cancel a reassignment: partitions keep, or get back, their old replicas."""
     target, log_dirs = reassignment = read_plan(plan)
     with connect_admin(bootstrap_server, command_config) as admin:
@@ -71,5 +76,8 @@ def cancel(plan: PlanFile, bootstrap_server: BootstrapServer = None, command_con
             # A move to the directory that a replica is in ends the one that is under way.
             admin.alter_replica_log_dirs(on_the_way)
         clear_throttle(admin, reassignment.topics)
-    count = len({*moving, *map(_partition_of, on_the_way)})
-    print_line(f"cancelled {count} reassignments" if count else "no partition of this plan is moving")
+    cancelled = sorted({*moving, *map(_partition_of, on_the_way)})
+    if output is Format.JSON:
+        print_json([each._asdict() for each in cancelled])
+    else:
+        print_line(f"cancelled {len(cancelled)} reassignments" if cancelled else "no partition of this plan is moving")

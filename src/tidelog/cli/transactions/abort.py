@@ -5,9 +5,9 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli._clients import connect_admin
-from tidelog.cli._options import BootstrapServer, CommandConfig
+from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
 from tidelog.cli.errors import CommandError
-from tidelog.cli.output import print_line
+from tidelog.cli.output import print_json, print_line
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import ActiveProducer
 from tidelog.client.types import TopicPartition
@@ -32,13 +32,19 @@ def abort(
     ] = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
+    output: OutputFormat = Format.TEXT,
 ) -> None:
     """Abort a transaction: by its transactional id, or, if its coordinator does not know it, in one partition."""
     if transactional_id is not None and (topic, partition, start_offset, producer_id) == (None,) * 4:
         with connect_admin(bootstrap_server, command_config) as admin:
             admin.describe_transactions([transactional_id])  # otherwise fencing would create an unknown id
             admin.fence_producers([transactional_id])
-        print_line(f"{transactional_id}: no open transaction any more; its producer is fenced and must be restarted")
+        if output is Format.JSON:
+            print_json({"transactional_id": transactional_id})
+        else:
+            print_line(
+                f"{transactional_id}: no open transaction any more; its producer is fenced and must be restarted"
+            )
         return
     if (
         transactional_id is not None
@@ -53,7 +59,13 @@ def abort(
     with connect_admin(bootstrap_server, command_config) as admin:
         found = _open_transaction(admin, where, start_offset, producer_id)
         admin.abort_transaction(where, found.producer_id, found.producer_epoch, max(found.coordinator_epoch, 0))
-    print_line(f"{where}: aborted the transaction of producer {found.producer_id} at {found.transaction_start_offset}")
+    if output is Format.JSON:
+        print_json(
+            {**where._asdict(), "producer_id": found.producer_id, "start_offset": found.transaction_start_offset}
+        )
+    else:
+        text = f"aborted the transaction of producer {found.producer_id} at {found.transaction_start_offset}"
+        print_line(f"{where}: {text}")
 
 
 def _open_transaction(
