@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.storage.errors import LogDirFailure
-from tidelog.storage.names import DELAYED_CHECKPOINT
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -57,14 +55,13 @@ class DelayedDelivery:
     def opened(self, partition: Partition) -> None:
         """Follow a partition if its topic has the setting, or its log may have records that still wait.
 
-        A checkpoint says so, which is there as long as the partition is followed, and so do changes that its leader
-        sent: a replica may have been down, or not have existed, while the setting was on.
+        A checkpoint says so, which is there as long as the partition is followed and which was seen when the log was
+        loaded. So do changes that its leader sent: a replica may have been down, or not have existed, while the setting
+        was on.
         """
         log = partition.log
         if partition.key not in self._followed and (
-            log.config.tidelog_delay_enable
-            or log.has_changes
-            or os.path.exists(os.path.join(log.directory, DELAYED_CHECKPOINT))
+            log.config.tidelog_delay_enable or log.has_changes or log.settled_before is not None
         ):
             self._follow(partition)
 

@@ -17,6 +17,7 @@ from tidelog.storage._files import LogFile, unlink_if_exists
 from tidelog.storage.directories.partition_metadata import PARTITION_METADATA_FILE
 from tidelog.storage.names import (
     CLEANED_SUFFIX,
+    DELAYED_CHECKPOINT,
     DELETED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
@@ -45,6 +46,7 @@ class PartitionFiles:
     """
 
     __slots__ = (
+        "has_delayed_records",
         "has_leader_epochs",
         "has_metadata",
         "leftovers",
@@ -62,6 +64,7 @@ class PartitionFiles:
         self.transaction_indexes: set[int] = set()
         self.snapshots: list[int] = []
         self.leftovers: list[str] = []
+        self.has_delayed_records = False
         self.has_leader_epochs = False
         self.has_metadata = False
         with os.scandir(directory) as entries:
@@ -86,6 +89,8 @@ class PartitionFiles:
             self.snapshots.append(int(name[:_STEM_DIGITS]))
         elif suffix == TRANSACTION_INDEX_SUFFIX:
             self.transaction_indexes.add(int(name[:_STEM_DIGITS]))
+        elif name == DELAYED_CHECKPOINT:
+            self.has_delayed_records = True
         elif name.endswith(_TEMPORARY_SUFFIXES):
             self.leftovers.append(name)
 

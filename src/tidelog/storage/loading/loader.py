@@ -93,6 +93,9 @@ def load_log(
     except OSError as error:
         raise LogDirFailure(os.path.dirname(directory), error) from error
     log.positions.mark_clean(clean_point)
+    if loader.has_delayed_records:
+        # Which of its records still wait is known when its partition is here. Until then all of them may.
+        log.retained_from = log.settled_before = 0
     loader.report(next_offset, clock.monotonic_ms() - started_ms)
     return log, loader.recovery
 
@@ -147,6 +150,10 @@ class _LogLoader:
         self.recovery_point = recovery_point
         self.recovery = Recovery()
         self.topic_id: bytes | None = None
+
+    @property
+    def has_delayed_records(self) -> bool:
+        return self._files.has_delayed_records
 
     def load(self, producer_expiration_ms: int) -> int:
         """Load all parts; returns the offset after the last batch."""

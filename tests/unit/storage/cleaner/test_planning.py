@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from tests.unit.storage.cleaner.support import NOW_MS, append, append_marker, compact, make_log
+from tests.unit.storage.cleaner.support import NOW_MS, append, append_marker, compact, make_log, reopen
 from tidelog.storage.cleaner.planning import examine, first_dirty
 from tidelog.storage.log import Log
+from tidelog.storage.names import DELAYED_CHECKPOINT
 from tidelog.storage.types import StartOffsetReason
 
 HOUR_MS = 3_600_000
@@ -145,3 +146,19 @@ def test_segments_that_delayed_records_wait_in_are_not_cleaned(tmp_path: Path) -
     assert examine(log, NOW_MS).end_offset == 2
     assert examine(log, NOW_MS, settled_before=log.log_end_offset).end_offset == log.active_segment.base_offset
     assert examine(log, NOW_MS, since=4, settled_before=log.log_end_offset).first_dirty_offset == 4
+
+
+def test_a_loaded_log_that_may_have_delayed_records_is_neither_cleaned_nor_cut_before_its_partition_is_here(
+    tmp_path: Path,
+) -> None:
+    """A broker may start, and wait for its controller, for longer than the cleaner and retention wait."""
+    log = make_log(tmp_path, cleanup_policy="compact,delete", retention_ms=1)
+    _segments(log, 3, timestamp=NOW_MS - 100 * HOUR_MS)
+    Path(log.directory, DELAYED_CHECKPOINT).touch()
+    loaded = reopen(log, is_clean=True)
+    assert examine(loaded, NOW_MS).end_offset == 0
+    assert loaded.delete_old_segments(NOW_MS) == []
+    Path(log.directory, DELAYED_CHECKPOINT).unlink()
+    other = reopen(loaded, is_clean=True)
+    assert examine(other, NOW_MS).end_offset == 6
+    assert len(other.delete_old_segments(NOW_MS)) == 3
