@@ -112,7 +112,7 @@ class DelayedDelivery:
             self._loop.call_soon(self._begin, followed)
 
     def _begin(self, followed: _Followed) -> None:
-        self._node.slices.start(self._work(followed), lambda _: None, partial(self._failed, followed))
+        self._node.slices.start(self._work(followed), lambda _: None, partial(self._work_failed, followed))
 
     async def _work(self, followed: _Followed) -> None:
         """Apply what is committed and append what is due, until neither is left to do."""
@@ -168,9 +168,12 @@ class DelayedDelivery:
         followed.timer = timer.call_at(self._node.clock.monotonic_ms() + delay_ms, partial(self._wake, followed))
         self._node.timer_driver.rearm()
 
-    def _failed(self, followed: _Followed, cause: Exception) -> None:
-        """The log could not be read or appended to."""
+    def _work_failed(self, followed: _Followed, cause: Exception) -> None:
         followed.is_working = False
+        self._failed(followed, cause)
+
+    def _failed(self, followed: _Followed, cause: Exception) -> None:
+        """The log or its files could not be read or written."""
         partition = followed.delayed.partition
         if followed.is_stopped or partition.log.is_deleted:
             return
@@ -287,13 +290,13 @@ class DelayedDelivery:
             step = _next_step(delayed, followed.carried_end, now_ms)
             if step is None:
                 followed.is_carrying = True
-                self._spawn(self._settle(followed))
+                self._spawn(followed, self._settle(followed))
                 return
             offset = max(offset, step)
         first = delayed.index.first_location
         if first is not None and first < offset:
             followed.is_carrying = True
-            self._spawn(self._carry(followed, offset))
+            self._spawn(followed, self._carry(followed, offset))
 
     async def _carry(self, followed: _Followed, offset: int) -> None:
         key = followed.delayed.partition.key
@@ -319,15 +322,13 @@ class DelayedDelivery:
     def _checkpoint(self, followed: _Followed) -> None:
         if not followed.is_writing:
             followed.is_writing = True
-            self._spawn(self._write(followed, followed.delayed.checkpoint()))
+            self._spawn(followed, self._write(followed, followed.delayed.checkpoint()))
 
     async def _write(self, followed: _Followed, checkpoint: Checkpoint) -> None:
         try:
             await self._node.background.run(checkpoint.write)
             if not followed.is_stopped:
                 followed.delayed.checkpoint_written(checkpoint)
-        except OSError as error:
-            self._failed(followed, error)
         finally:
             followed.is_writing = False
 
@@ -335,23 +336,30 @@ class DelayedDelivery:
         from tidelog.storage.waiting.runs import merge_runs
 
         path, sources = followed.delayed.index.begin_merge()
-        self._spawn(self._run_merge(followed, path, partial(merge_runs, path, sources)))
+        self._spawn(followed, self._run_merge(followed, path, partial(merge_runs, path, sources)))
 
     async def _run_merge(self, followed: _Followed, path: str, merge: Callable[[], int]) -> None:
         index = followed.delayed.index
         try:
             count = await self._node.background.run_alone(merge)
-        except OSError as error:
+        except OSError:
             index.abandon_merge()
-            self._failed(followed, error)
-        else:
-            if not followed.is_stopped:
-                index.end_merge(path, count)
+            raise
+        if not followed.is_stopped:
+            index.end_merge(path, count)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, followed: _Followed, work: Coroutine[Any, Any, None]) -> None:
+        """Do something for a partition beside what is done in turns. What it raises is a failure of the partition."""
+
+        def on_done(task: asyncio.Task[None]) -> None:
+            self._writes.discard(task)
+            error = None if task.cancelled() else task.exception()
+            if isinstance(error, Exception):
+                self._failed(followed, error)
+
         task = self._loop.create_task(work)
         self._writes.add(task)
-        task.add_done_callback(self._writes.discard)
+        task.add_done_callback(on_done)
 
     async def close(self) -> None:
         """Deliver nothing more, and write a checkpoint of every partition."""
