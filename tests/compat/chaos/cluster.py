@@ -32,7 +32,11 @@ BROKERS: Final = (1, 2, 3)
 SESSION_MS: Final = 2_000
 DISK_BYTES: Final = 128 << 20
 _START_SECONDS_MAX: Final = 60.0
-_TREE_UNREACHABLE: Final = ("has not replied within", "the session with ZooKeeper expired")
+_TREE_UNREACHABLE: Final = (
+    "has not replied within",
+    "the session with ZooKeeper expired",
+    "cannot be reached: it does not answer",
+)
 _SETTINGS: Final[dict[str, object]] = {
     "zookeeper.session.timeout.ms": SESSION_MS,
     "zookeeper.connection.timeout.ms": 30_000,
