@@ -67,6 +67,10 @@ class PartitionSource(Protocol):
         """Whether a follower gets no records of a partition for now."""
         ...
 
+    def may_be_behind(self, partition: Partition) -> bool:
+        """Whether another broker may lead a partition, with records that this one does not have."""
+        ...
+
     def count_sent(
         self, parameters: FetchParameters, wanted: Sequence[Wanted], replies: Sequence[PartitionReply]
     ) -> None:
@@ -113,9 +117,12 @@ def read_partitions(
             if replica_id >= 0 and reply.records is not None and source.is_throttled(partition, replica_id):
                 reply = reply._replace(records=None)
         except ApiError as error:
+            code = error.code
+            if code is ErrorCode.OFFSET_OUT_OF_RANGE and replica_id < 0 and _is_ahead(source, partition, fetch):
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             # Kafka lists no aborted transactions of a partition it did not look up, and has null for one it did.
             aborted_transactions = () if topic is None else None
-            reply = PartitionReply(fetch.partition_index, error.code, aborted_transactions=aborted_transactions)
+            reply = PartitionReply(fetch.partition_index, code, aborted_transactions=aborted_transactions)
             has_error = True
         except LogDirFailure as failure:
             source.fail_log_dir(failure)
@@ -131,6 +138,14 @@ def read_partitions(
             has_error = True
         replies.append(reply)
     return replies, bytes_read, has_error
+
+
+def _is_ahead(source: PartitionSource, partition: Partition, fetch: FetchPartition) -> bool:
+    """Whether a consumer may have read further than this replica has got.
+
+    It must not begin again because of that: it learns of the leader, or finds this replica further on.
+    """
+    return fetch.fetch_offset > partition.log.log_end_offset and source.may_be_behind(partition)
 
 
 def _is_another_topic(partition: Partition, key: TopicKey) -> bool:

@@ -483,6 +483,10 @@ class ReplicaManager:
             and quota.is_exceeded(self._clock.monotonic_ms())
         )
 
+    def may_be_behind(self, partition: Partition) -> bool:
+        """Whether another broker leads a partition, or may do so without this one having heard of it."""
+        return not partition.is_leader or partition.replica_set.may_be_replaced(self._clock.monotonic_ms())
+
     def count_sent(
         self, parameters: FetchParameters, wanted: Sequence[Wanted], replies: Sequence[PartitionReply]
     ) -> None:

@@ -87,6 +87,10 @@ _FINAL: Final = frozenset(
 """The controller has a newer state than this leader: its next LeaderAndIsr ends the proposal."""
 
 
+SILENCE_MS_MAX: Final = 2_000
+"""A follower that waits for records asks again after `replica.fetch.wait.max.ms`, half a second by default."""
+
+
 class ReplicaSet:
     """The replicas of a partition. `followers` is empty unless this broker leads it and others have replicas."""
 
@@ -235,6 +239,14 @@ class ReplicaSet:
             )
         )
         return None if left == self.isr else self._propose(left, leader_epoch)
+
+    def may_be_replaced(self, now_ms: int) -> bool:
+        """Whether this leader heard of none of its in-sync followers lately: another broker may lead by now."""
+        others = [replica for replica in self.isr if replica != self.local_id]
+        return bool(others) and not any(
+            (follower := self.followers.get(replica)) is not None and now_ms - follower.last_fetch_ms <= SILENCE_MS_MAX
+            for replica in others
+        )
 
     def _propose(self, isr: tuple[int, ...], leader_epoch: int) -> IsrProposal:
         self.pending = IsrProposal(isr, leader_epoch, self.partition_epoch, self.recovery_state)

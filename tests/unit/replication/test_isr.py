@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.replication.replicas import LAG_MS_MAX, TOPIC_ID, Replica
+from tests.unit.replication.replicas import LAG_MS_MAX, TOPIC, TOPIC_ID, Replica
 from tidelog.replication.alter_partition import AlterPartitionQueue
-from tidelog.replication.replica_set import AlteredPartition, IsrProposal
+from tidelog.replication.fetch import FetchParameters, Wanted
+from tidelog.replication.replica_set import SILENCE_MS_MAX, AlteredPartition, IsrProposal
 from tidelog.timing import ManualClock
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.fetch import FetchPartition, PartitionReply
 from tidelog.wire.messages.alter_partition import AlterPartitionResponse, PartitionDataResponse, TopicDataResponse
 
 ALL = (1, 2, 3)
@@ -374,3 +376,41 @@ def test_a_replica_that_left_the_isr_before_its_reassignment_ended_does_not_come
     three.three.follow(three.one)
     three.three.follow(three.one)
     assert three.one.proposals == []
+
+
+# --- consumers that have read further than a replica has got ---
+
+
+def read_at(replica: Replica, offset: int) -> ErrorCode:
+    """The answer to a consumer that may read from followers, too, and names no leader epoch."""
+    parameters = FetchParameters(-1, 0, 1, 1 << 20, 0, is_first_batch_whole=True, is_leader_only=False)
+    found: list[PartitionReply] = []
+    wanted = [Wanted(TOPIC, TOPIC, FetchPartition(0, offset, 1 << 20, -1, -1))]
+    replica.manager.fetch(parameters, wanted, found.extend, replica.fail)
+    return ErrorCode(found[0].error_code)
+
+
+def test_a_leader_that_hears_of_its_followers_says_that_an_offset_is_beyond_its_end(three: Three) -> None:
+    three.one.produce(b"a")
+    three.two.follow(three.one)
+    assert read_at(three.one, 7) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_leader_that_was_replaced_without_knowing_it_sends_no_consumer_back(three: Three) -> None:
+    """The consumer has read on from the new leader, and an old response of Metadata led it here again."""
+    three.one.produce(b"a")
+    three.two.follow(three.one)
+    three.clock.advance(SILENCE_MS_MAX + 1)
+    assert read_at(three.one, 7) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert read_at(three.one, -1) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_leader_that_is_alone_in_the_isr_is_the_leader_however_silent_the_others_are(three: Three) -> None:
+    three.one.lead(1, (1,), ALL)
+    three.clock.advance(SILENCE_MS_MAX + 1)
+    assert read_at(three.one, 7) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_follower_that_is_behind_sends_no_consumer_back(three: Three) -> None:
+    three.one.produce(b"a", b"b")
+    assert read_at(three.two, 2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
