@@ -189,3 +189,19 @@ def test_a_binding_that_makes_no_sense_is_named(
 ) -> None:
     found = problem_of(AclBinding(resource, entry))
     assert found is None if problem is None else problem in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("written", "client"),
+    [
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("2001:DB8:0:0:0:0:0:1", "2001:db8::1"),
+        ("fe80:0:0:0:0:0:0:1%eth0", "fe80::1%eth0"),
+        ("::ffff:10.0.0.1", HOST),
+    ],
+)
+def test_an_entry_for_a_host_applies_in_whichever_text_its_address_is_written(written: str, client: str) -> None:
+    made = authorizer({ORDERS: [allow(ALICE, AclOperation.READ), deny(ALICE, AclOperation.READ, written)]})
+    assert not may(made, ALICE, AclOperation.READ, host=client)
+    assert may(made, ALICE, AclOperation.READ, host="10.0.0.2")
+    assert may(made, ALICE, AclOperation.READ, host="2001:db8::2")
