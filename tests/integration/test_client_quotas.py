@@ -94,6 +94,16 @@ def test_a_producer_above_its_quota_is_throttled_and_others_are_served(broker: B
         assert is_silent(greedy, modest)
 
 
+def test_what_was_written_is_acknowledged_however_far_it_exceeds_the_quota(broker: Broker) -> None:
+    """A client whose connection is closed instead writes the same records again, on the next one."""
+    alter(broker, {"client_id": "greedy"}, producer_byte_rate=A_LITTLE)
+    for _ in range(3):
+        with RawClient(broker.port, client_id="greedy") as greedy:
+            answer = greedy.call(produce_one(900_000))
+            assert answer.responses[0].partition_responses[0].error_code == 0
+    assert answer.throttle_time_ms == 2**31 - 1
+
+
 def test_a_consumer_above_its_quota_is_answered_without_records(broker: Broker) -> None:
     with RawClient(broker.port, client_id="modest") as modest:
         modest.call(produce_one())
