@@ -5,12 +5,15 @@ from __future__ import annotations
 import select
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.raw_client import RawClient, batch_of, frame_of
+from tidelog.metadata.client_quotas import QuotaNode, read_quota_nodes
+from tidelog.metadata.embedded import METADATA_FILE_NAME, EmbeddedStore
 from tidelog.testing import Broker
 from tidelog.wire import messages as m
 from tidelog.wire.messages import alter_client_quotas, create_topics, describe_client_quotas, fetch, metadata, produce
@@ -171,6 +174,23 @@ def test_quotas_outlast_a_restart_are_described_and_end_when_they_are_removed(br
         assert greedy.call(produce_one()).throttle_time_ms == 0
 
 
+def test_quotas_stand_in_the_tree_as_kafka_reads_them(tmp_path: Path) -> None:
+    """Kafka's brokers take byte rates and rates of connections for whole numbers, and ignore what is none."""
+    with Broker(data_dir=tmp_path) as broker:
+        alter(broker, {"user": "alice"}, producer_byte_rate=1024.0, consumer_byte_rate=1e15, request_percentage=50.0)
+        alter(broker, {"ip": "10.0.0.1"}, connection_creation_rate=3.0)
+    with closing(EmbeddedStore(str(tmp_path / METADATA_FILE_NAME))) as store:
+        found = {node: settings for node, settings in read_quota_nodes(store) if settings}
+    assert found == {
+        QuotaNode(user="alice"): {
+            "producer_byte_rate": "1024",
+            "consumer_byte_rate": "1000000000000000",
+            "request_percentage": "50.0",
+        },
+        QuotaNode(ip="10.0.0.1"): {"connection_creation_rate": "3"},
+    }
+
+
 def test_an_address_that_connects_too_fast_is_turned_away_and_others_are_not(broker: Broker) -> None:
     """Raw clients come from 127.0.0.2."""
     asked = m.ApiVersionsRequest(client_software_name="x", client_software_version="1")
@@ -192,6 +212,8 @@ def test_an_address_that_connects_too_fast_is_turned_away_and_others_are_not(bro
     [
         ([("user", "a")], "producer_byte_rate", 0.0),
         ([("user", "a")], "producer_byte_rate", float("nan")),
+        ([("user", "a")], "producer_byte_rate", 0.5),
+        ([("user", "a")], "consumer_byte_rate", 1e300),
         ([("user", "a")], "connection_creation_rate", 1.0),
         ([("ip", "10.0.0.1")], "connection_creation_rate", 1.5),
         ([("ip", "10.0.0.1")], "producer_byte_rate", 1.0),
