@@ -24,7 +24,13 @@ from confluent_kafka.admin import (
 from tests.compat.access_cases import BETWEEN_BROKERS, GRANTS, GROUP, SETTINGS, TOPIC, Administrator, answers, any_acl
 from tests.integration.raw_client import RawClient
 from tidelog.testing import Broker, Cluster
-from tidelog.wire.messages import MetadataRequest, OffsetCommitRequest, offset_commit
+from tidelog.wire.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+    offset_commit,
+)
 from tidelog.wire.messages.metadata import MetadataRequestTopic
 
 AUTHORIZATION_FAILED = {29, 30, 31, 53, 64, 65}
@@ -160,3 +166,30 @@ def test_small_and_large_offset_commits_are_decided_alike(
             answer: Any = client.call(OffsetCommitRequest(group_id=GROUP, topics=topics), 8)
         answers.append({each.name: [part.error_code for part in each.partitions] for each in answer.topics})
     assert answers[0] == answers[1] == {TOPIC: [codes[0]], "secret-others": [codes[1]]}
+
+
+def test_a_group_shows_no_topic_that_its_member_may_not_describe(prepared: tuple[Broker, Administrator, bytes]) -> None:
+    """A pattern is matched with every topic, and the description of a group has the names of what was assigned."""
+    broker, administrator, _ = prepared
+    administrator.grant(GRANTS["group read"])
+    join: dict[str, Any] = {
+        "group_id": GROUP,
+        "member_id": "stranger",
+        "member_epoch": 0,
+        "rebalance_timeout_ms": 10_000,
+        "topic_partitions": [],
+    }
+    with RawClient(broker.port) as client:
+        named = client.call(ConsumerGroupHeartbeatRequest(**join, subscribed_topic_names=[TOPIC]), 1)
+        missing = client.call(ConsumerGroupHeartbeatRequest(**join, subscribed_topic_names=["secret-nothing"]), 1)
+        assert (named.error_code, missing.error_code) == (29, 29)
+        joined = client.call(ConsumerGroupHeartbeatRequest(**join, subscribed_topic_regex=".*"), 1)
+        assert joined.error_code == 0
+        describe = ConsumerGroupDescribeRequest(group_ids=[GROUP])
+        answer = client.call(describe)
+        assert answer.groups[0].error_code == 29
+        assert TOPIC not in repr(answer)
+        administrator.grant(GRANTS["group and topic read"])
+        assert TOPIC in repr(client.call(describe))
+        left = {**join, "member_epoch": -1, "rebalance_timeout_ms": -1, "topic_partitions": None}
+        assert client.call(ConsumerGroupHeartbeatRequest(**left), 1).error_code == 0

@@ -5,12 +5,15 @@ from __future__ import annotations
 import select
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.raw_client import RawClient, batch_of, frame_of
+from tidelog.metadata.client_quotas import QuotaNode, read_quota_nodes
+from tidelog.metadata.embedded import METADATA_FILE_NAME, EmbeddedStore
 from tidelog.testing import Broker
 from tidelog.wire import messages as m
 from tidelog.wire.messages import alter_client_quotas, create_topics, describe_client_quotas, fetch, metadata, produce
@@ -94,6 +97,16 @@ def test_a_producer_above_its_quota_is_throttled_and_others_are_served(broker: B
         assert is_silent(greedy, modest)
 
 
+def test_what_was_written_is_acknowledged_however_far_it_exceeds_the_quota(broker: Broker) -> None:
+    """A client whose connection is closed instead writes the same records again, on the next one."""
+    alter(broker, {"client_id": "greedy"}, producer_byte_rate=A_LITTLE)
+    for _ in range(3):
+        with RawClient(broker.port, client_id="greedy") as greedy:
+            answer = greedy.call(produce_one(900_000))
+            assert answer.responses[0].partition_responses[0].error_code == 0
+    assert answer.throttle_time_ms == 2**31 - 1
+
+
 def test_a_consumer_above_its_quota_is_answered_without_records(broker: Broker) -> None:
     with RawClient(broker.port, client_id="modest") as modest:
         modest.call(produce_one())
@@ -161,6 +174,23 @@ def test_quotas_outlast_a_restart_are_described_and_end_when_they_are_removed(br
         assert greedy.call(produce_one()).throttle_time_ms == 0
 
 
+def test_quotas_stand_in_the_tree_as_kafka_reads_them(tmp_path: Path) -> None:
+    """Kafka's brokers take byte rates and rates of connections for whole numbers, and ignore what is none."""
+    with Broker(data_dir=tmp_path) as broker:
+        alter(broker, {"user": "alice"}, producer_byte_rate=1024.0, consumer_byte_rate=1e15, request_percentage=50.0)
+        alter(broker, {"ip": "10.0.0.1"}, connection_creation_rate=3.0)
+    with closing(EmbeddedStore(str(tmp_path / METADATA_FILE_NAME))) as store:
+        found = {node: settings for node, settings in read_quota_nodes(store) if settings}
+    assert found == {
+        QuotaNode(user="alice"): {
+            "producer_byte_rate": "1024",
+            "consumer_byte_rate": "1000000000000000",
+            "request_percentage": "50.0",
+        },
+        QuotaNode(ip="10.0.0.1"): {"connection_creation_rate": "3"},
+    }
+
+
 def test_an_address_that_connects_too_fast_is_turned_away_and_others_are_not(broker: Broker) -> None:
     """Raw clients come from 127.0.0.2."""
     asked = m.ApiVersionsRequest(client_software_name="x", client_software_version="1")
@@ -182,6 +212,8 @@ def test_an_address_that_connects_too_fast_is_turned_away_and_others_are_not(bro
     [
         ([("user", "a")], "producer_byte_rate", 0.0),
         ([("user", "a")], "producer_byte_rate", float("nan")),
+        ([("user", "a")], "producer_byte_rate", 0.5),
+        ([("user", "a")], "consumer_byte_rate", 1e300),
         ([("user", "a")], "connection_creation_rate", 1.0),
         ([("ip", "10.0.0.1")], "connection_creation_rate", 1.5),
         ([("ip", "10.0.0.1")], "producer_byte_rate", 1.0),

@@ -13,10 +13,12 @@ import pytest
 
 from tests.integration.certificates import Certificates, make_certificates
 from tests.integration.inside import Inside
+from tests.integration.raw_client import frame_of
 from tidelog.client import Admin, AuthenticationFailed, ClientError, Consumer, Producer
 from tidelog.client.aio.admin.types import ConfigResource, ResourceType
 from tidelog.network import handshakes, socket_server
 from tidelog.testing import Broker, BrokerFailed
+from tidelog.wire.messages import ApiVersionsRequest
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +105,35 @@ def test_the_certificate_of_a_client_is_its_principal(mutual: Inside, certificat
         server = mutual.node.socket_server
         wait_until(lambda: server.connections, "the connection is there")
         assert [each.session.principal for each in server.connections.values()] == ["User:CN=alice"]
+
+
+def test_a_session_is_not_resumed_with_a_certificate_that_has_expired_since(
+    mutual: Inside, certificates: Certificates, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """TLS 1.2 resumes by the session's id, without tickets, and the certificate is not shown again."""
+    context = ssl.create_default_context(cafile=certificates.path("ca"))
+    context.load_cert_chain(certificates.path("alice"))
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+
+    def connect_again(session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bool]:
+        """The session for the next time, and whether the broker serves the connection."""
+        with (
+            socket.create_connection(("127.0.0.1", mutual.port), timeout=60) as plain,
+            context.wrap_socket(plain, server_hostname="localhost", session=session) as secure,
+        ):
+            assert secure.session_reused == (session is not None)
+            try:
+                secure.sendall(frame_of(ApiVersionsRequest(), 0, 1, "tls"))
+                return secure.session, bool(secure.recv(4))
+            except ConnectionError:
+                return secure.session, False
+
+    session, is_served = connect_again(None)
+    assert is_served
+    assert connect_again(session)[1]
+    monkeypatch.setattr(handshakes, "time", lambda: time.time() + 3650 * 86400)
+    assert not connect_again(session)[1]
+    assert "its certificate has expired" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,16 @@ def test_an_open_transaction_gives_no_way_into_an_internal_topic(rpc: Rpc) -> No
     assert rpc.offset_of("group", ("t", 0)) == (ErrorCode.NONE, 5)
 
 
+def test_an_internal_topic_is_not_added_to_a_transaction_and_gets_no_marker(rpc: Rpc) -> None:
+    """As in Kafka: offsets join by AddOffsetsToTxn alone, and no client ends a transaction in the coordinator's log."""
+    producer = rpc.start("id")
+    until(lambda: rpc.find_coordinator("group", 0) is ErrorCode.NONE)
+    denied, not_tried = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.OPERATION_NOT_ATTEMPTED
+    for topic in ("__transaction_state", "__consumer_offsets"):
+        assert rpc.add(producer, (topic, 0), ("t", 0)) == {(topic, 0): denied, ("t", 0): not_tried}
+    assert rpc.state("id") == "Empty"
+
+
 def test_a_request_of_two_producers_is_refused(rpc: Rpc) -> None:
     one, two = rpc.start("one"), rpc.start("two")
     rpc.begin(one, ("t", 0), ("t", 1))

@@ -128,7 +128,8 @@ class Authentication:
     def _ended(self, work: Work, future: asyncio.Future[object]) -> None:
         del self._under_way[work]
         if not future.cancelled() and (cause := future.exception()) is not None:
-            logger.error("an authentication failed in %r", work, exc_info=cause)
+            # The traceback says where. The work itself may hold what a client has sent: a ticket, a token.
+            logger.error("the work of an authentication failed", exc_info=cause)
 
     def close(self) -> None:
         """Wait for nothing: what runs on threads ends by its own deadlines."""

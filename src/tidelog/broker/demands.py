@@ -60,8 +60,9 @@ ON_RESOURCES: Final[Mapping[int, tuple[tuple[AclOperation, AclResourceType], ...
     ApiKey.LIST_GROUPS: ((AclOperation.DESCRIBE, _CLUSTER), (AclOperation.DESCRIBE, _GROUP)),
     ApiKey.DELETE_GROUPS: ((AclOperation.DELETE, _GROUP),),
     ApiKey.OFFSET_DELETE: ((AclOperation.DELETE, _GROUP), (AclOperation.READ, _TOPIC)),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: ((AclOperation.READ, _GROUP),),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: ((AclOperation.DESCRIBE, _GROUP),),
+    # For topics as Kafka 4.0: the release before has no patterns, which are matched with every topic there is.
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: ((AclOperation.READ, _GROUP), (AclOperation.DESCRIBE, _TOPIC)),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ((AclOperation.DESCRIBE, _GROUP), (AclOperation.DESCRIBE, _TOPIC)),
     ApiKey.CREATE_TOPICS: (
         (AclOperation.CREATE, _CLUSTER),
         (AclOperation.CREATE, _TOPIC),

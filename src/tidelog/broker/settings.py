@@ -17,6 +17,7 @@ from tidelog.metadata.store import Store
 from tidelog.metadata.tree import BrokerRegistration, Endpoint
 from tidelog.network.limits import NetworkLimits
 from tidelog.quotas import RateWindows, ReplicationQuota, ReplicationQuotas
+from tidelog.security.addresses import canonical_address
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +105,9 @@ def network_limits(config: BrokerConfig, socket_descriptors_max: int) -> Network
         control_listener=None if config.control_plane_listener_name is None else config.control_plane_name,
         protected_listener=config.inter_broker_name if len(config.parsed_listeners) > 1 else None,
         connections_per_ip_max=config.max_connections_per_ip,
-        connections_per_ip_overrides=config.connections_per_ip_overrides,
+        connections_per_ip_overrides={
+            canonical_address(host): limit for host, limit in config.connections_per_ip_overrides.items()
+        },
         connections_idle_ms_max=config.connections_max_idle_ms,
         send_buffer_bytes=_if_set(config, "socket.send.buffer.bytes", config.socket_send_buffer_bytes),
         receive_buffer_bytes=_if_set(config, "socket.receive.buffer.bytes", config.socket_receive_buffer_bytes),

@@ -32,8 +32,15 @@ def clip_message(record: logging.LogRecord) -> bool:
     return True
 
 
-def _text() -> logging.Formatter:
-    return logging.Formatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
+class TextFormatter(logging.Formatter):
+    """One line a message. Names in it come from clients: they must not look like lines of their own."""
+
+    def __init__(self) -> None:
+        super().__init__("[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
+        record.message = _printable(record.message)
+        return super().formatMessage(record)
 
 
 class LineFormatter(logging.Formatter):
@@ -61,17 +68,24 @@ def _pairs(fields: Mapping[str, str]) -> str:
 
 
 def _json(fields: Mapping[str, str]) -> str:
-    return json.dumps(fields, ensure_ascii=False)
+    return _printable(json.dumps(fields, ensure_ascii=False))
 
 
 def _logfmt(value: str) -> str:
     if value and value.isprintable() and not _QUOTED & set(value):
         return value
-    return json.dumps(value, ensure_ascii=False)
+    return _printable(json.dumps(value, ensure_ascii=False))
+
+
+def _printable(text: str) -> str:
+    """The text with line ends and other control characters escaped, as JSON has them."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 FORMATTERS: Final[Mapping[str, Callable[[], logging.Formatter]]] = {
-    "text": _text,
+    "text": TextFormatter,
     "logfmt": partial(LineFormatter, _pairs),
     "json": partial(LineFormatter, _json),
 }

@@ -62,7 +62,7 @@ def console(
         settings = ConsoleSettings(
             client=client_settings(bootstrap_server, command_config, ConsumerSettings),
             listen=parse_listen(listen),
-            token=token or None,
+            token=token,
             allowed_hosts=tuple(allowed_host or ()),
             schema_registry=schema_registry,
             tls_certificate=None if tls_certificate is None else str(tls_certificate),

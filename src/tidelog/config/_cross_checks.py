@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from tidelog.config.broker_config import listener_of, listener_setting
 from tidelog.config.declaration import MIB
 from tidelog.config.errors import ConfigError
 
@@ -201,6 +202,18 @@ def _sasl(config: BrokerConfig) -> None:
                 )
 
 
+def _prefixes(config: BrokerConfig) -> None:
+    """What is meant for a listener, or for one of its mechanisms, must reach it."""
+    names = [each.name for each in config.parsed_listeners]
+    for name in config.originals:
+        declared = listener_setting(name)
+        if declared is None or listener_of(name).upper() not in names:
+            continue
+        right = name.removesuffix(declared.name).lower() + declared.name
+        if name != right:
+            raise ConfigError(f"{name}: listeners and mechanisms stand there in lower case, {right}", setting=name)
+
+
 _CHECKS: Final[tuple[Callable[[BrokerConfig], None], ...]] = (
     _broker_id,
     _log_times,
@@ -210,6 +223,7 @@ _CHECKS: Final[tuple[Callable[[BrokerConfig], None], ...]] = (
     _offset_commits,
     _connections,
     _listeners,
+    _prefixes,
     _metrics_listeners,
     _inter_broker_listener,
     _sasl,

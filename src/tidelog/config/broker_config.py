@@ -137,6 +137,11 @@ def takes_effect_per_listener(declared: Setting) -> bool:
     return declared.name in _LISTENER_SETTINGS or (declared.area in _LISTENER_AREAS and declared.has_effect)
 
 
+def listener_of(name: str) -> str:
+    """The listener that `listener.name.<listener>.…` is about, as it is written there."""
+    return name.removeprefix(_LISTENER_PREFIX).partition(".")[0]
+
+
 def listener_setting(name: str) -> Setting | None:
     """The setting that `listener.name.<listener>.<setting>` or `….<mechanism>.<setting>` is about, if there is one."""
     if not name.startswith(_LISTENER_PREFIX):

@@ -6,14 +6,15 @@ again with each change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from tidelog.config._cross_checks import check_broker_config
 from tidelog.config._foreign import is_without_effect, kraft_advice
-from tidelog.config.broker_config import BrokerConfig, listener_setting, takes_effect_per_listener
+from tidelog.config.broker_config import BrokerConfig, listener_of, listener_setting, takes_effect_per_listener
 from tidelog.config.declaration import Setting, parse_settings
 from tidelog.config.dynamic_only import DynamicOnlySettings
 from tidelog.config.errors import ConfigError, UnknownSettingError
+from tidelog.config.kinds import parse_items
 from tidelog.config.log_config import LogConfig
 
 
@@ -47,7 +48,9 @@ def settings_without_effect(properties: Mapping[str, str]) -> list[str]:
 
     A declared setting counts only if its value is not the default, which it would have anyway.
     """
-    return sorted(name for name, text in properties.items() if _is_set_in_vain(name, text))
+    listeners = parse_items(properties.get("listeners", BrokerConfig.settings["listeners"].default))
+    names = {each.partition("://")[0].strip().lower() for each in listeners}
+    return sorted(name for name, text in properties.items() if _is_set_in_vain(name, text, names))
 
 
 def topic_settings_without_effect(overrides: Mapping[str, str]) -> list[str]:
@@ -64,12 +67,14 @@ def with_suggestion(name: str, known: Iterable[str]) -> str:
     return f"{name} (did you mean {matches[0]}?)" if matches else name
 
 
-def _is_set_in_vain(name: str, text: str) -> bool:
+def _is_set_in_vain(name: str, text: str, listeners: Container[str]) -> bool:
     declared = BrokerConfig.settings.get(name) or DynamicOnlySettings.settings.get(name)
     if declared is not None:
         return _is_idle_value(declared, text)
     of_listener = listener_setting(name)
-    return is_without_effect(name) if of_listener is None else not takes_effect_per_listener(of_listener)
+    if of_listener is None:
+        return is_without_effect(name)
+    return listener_of(name) not in listeners or not takes_effect_per_listener(of_listener)
 
 
 def _is_idle_value(declared: Setting, text: str) -> bool:

@@ -1,7 +1,7 @@
 """Sessions of browsers: who is logged in, until when, and the secret of their forms. The time is an argument.
 
 A session ends when it was idle for `idle_s`, and `s_max` after its login in any case. There are at most `count_max`;
-the one idle for longest makes room for another.
+the one idle for longest makes room for another, and those that are not logged in before all others.
 """
 
 import hmac
@@ -28,8 +28,8 @@ class Flash:
 class Session(Generic[View]):
     """One browser. `view` is the cluster as its user sees it; None before a login."""
 
-    session_id: str
-    form_secret: str
+    session_id: str = field(repr=False)
+    form_secret: str = field(repr=False)
     begun_at: float
     used_at: float
     user: str = ""
@@ -80,10 +80,10 @@ class Sessions(Generic[View]):
     def expire(self, now: float) -> list[Session[View]]:
         """Remove and return the sessions that have expired, or that must make room."""
         gone = [session for session in self._open.values() if self._is_expired(session, now)]
-        kept = len(self._open) - len(gone)
-        if kept > self._count_max:
-            alive = [session for session in self._open.values() if session not in gone]
-            gone += alive[: kept - self._count_max]
+        alive = [session for session in self._open.values() if not self._is_expired(session, now)]
+        # Anyone can open sessions without a login, as many as they like: these go first.
+        alive.sort(key=lambda session: session.view is not None)
+        gone += alive[: max(0, len(alive) - self._count_max)]
         for session in gone:
             self.end(session)
         return gone

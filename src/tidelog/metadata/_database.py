@@ -6,8 +6,9 @@ network never need it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.metadata.errors import SessionExpiredError, StoreCorruptError, StoreLockedError, StoreUnavailableError
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     import sqlite3
 
 SCHEMA_VERSION: Final = 1
+
+FILE_MODE: Final = 0o600
+"""Of the file and those beside it: they hold the credentials of users."""
 
 # Keyed by parent and name, so that the children of a node are one range of the table's own tree, sorted. The
 # application id, "tide" in ASCII, is how `file` knows what this is.
@@ -63,6 +67,8 @@ class Database:
         self.path = path
         self._library_error = sqlite3.Error
         self._connection: sqlite3.Connection | None = None
+        with suppress(OSError):  # it is there, or SQLite says why it cannot be
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
         try:
             # Transactions are begun and ended here and not by the library. Any thread may use the connection, one at a
             # time, as the store's own rule has it. No waiting for a lock: its owner keeps it as long as it lives.

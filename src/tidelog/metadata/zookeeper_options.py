@@ -94,10 +94,16 @@ def _tls(settings: BrokerConfig) -> ZooKeeperTls:
         ca_file=settings.zookeeper_ssl_truststore_location,
         certificate_file=settings.zookeeper_ssl_keystore_location,
         key_password=settings.zookeeper_ssl_keystore_password,
-        checks_host_name=settings.zookeeper_ssl_endpoint_identification_algorithm.upper() == "HTTPS",
+        checks_host_name=_checks_host_name(settings.zookeeper_ssl_endpoint_identification_algorithm),
         version_min=min(versions),
         version_max=max(versions),
     )
+
+
+def _checks_host_name(algorithm: str) -> bool:
+    if algorithm.strip().upper() not in ("", "HTTPS"):
+        raise ConfigError(f"zookeeper.ssl.endpoint.identification.algorithm={algorithm} is neither https nor empty")
+    return bool(algorithm.strip())
 
 
 def _check_type(store: str, location: str | None, kind: str | None) -> None:

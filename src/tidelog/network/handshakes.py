@@ -14,7 +14,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, time
 from typing import Final
 
 from tidelog.network.log_rate_limit import LogRateLimit
@@ -203,11 +203,19 @@ class _Handshake:
         certificate = self._stream.object.getpeercert(binary_form=True)
         if certificate is None:
             return ANONYMOUS
+        if self._stream.object.session_reused:
+            self._check_not_expired()
         name = subject_of(certificate)
         user = self._mapping.user_of(name)
         if user is None:
             raise ValueError(f"no rule of ssl.principal.mapping.rules applies to its certificate's name {name!r}")
         return USER + user
+
+    def _check_not_expired(self) -> None:
+        """OpenSSL verifies a certificate when it is shown, and a session of TLS 1.2 is resumed without it for hours."""
+        found = self._stream.object.getpeercert()
+        if found is None or ssl.cert_time_to_seconds(str(found["notAfter"])) < time():
+            raise ValueError("its certificate has expired since the session began that it resumes")
 
     def fail(self, why: str | None) -> None:
         """Close the connection; `why` is logged."""

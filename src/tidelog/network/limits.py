@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tidelog.quotas import TokenBucket
+from tidelog.security.addresses import canonical_address
 
 if TYPE_CHECKING:
     from tidelog.network.connection import Connection
@@ -140,9 +141,9 @@ class ConnectionQuotas:
         if address is None:
             self._address_rate_default = UNLIMITED if per_second_max is None else per_second_max
         elif per_second_max is None:
-            self._address_rates_max.pop(address, None)
+            self._address_rates_max.pop(canonical_address(address), None)
         else:
-            self._address_rates_max[address] = per_second_max
+            self._address_rates_max[canonical_address(address)] = per_second_max
         self._address_rates.clear()
 
     def address_wait_seconds(self, address: str, now_seconds: float) -> float:

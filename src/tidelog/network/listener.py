@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeAlias
 
 from tidelog.network.limits import NetworkLimits
 from tidelog.network.transport import PlainTransport, Transport
+from tidelog.security.addresses import canonical_address
 
 _TCP_CONGESTION: Final = getattr(socket, "TCP_CONGESTION", None)
 _UNPACED: Final = b"reno"
@@ -61,7 +62,7 @@ class TcpListener:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
         if client.getsockname()[0] == address[0]:
             _do_not_pace(client)
-        return PlainTransport(client), str(address[0])
+        return PlainTransport(client), canonical_address(str(address[0]))
 
     def close(self) -> None:
         self._socket.close()

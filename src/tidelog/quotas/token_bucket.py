@@ -18,6 +18,9 @@ from typing import Final
 _ROUNDING: Final = 1e-6
 """A debt this small is none: tokens are added up in many steps."""
 
+_WAIT_MS_MAX: Final = 2**31 - 1
+"""The longest wait that a response can name, 24 days."""
+
 
 class TokenBucket:
     """Tokens for those who share a quota. Times are in milliseconds of a monotonic clock."""
@@ -82,7 +85,7 @@ class TokenBucket:
             return 0
         if self._rate <= 0:
             return round(self._burst_ms)
-        return max(round(missing * 1000 / self._rate), 1)
+        return max(round(min(missing * 1000 / self._rate, _WAIT_MS_MAX)), 1)
 
     def _refill(self, now_ms: float) -> None:
         self._tokens = min(self._tokens + self._rate * (now_ms - self._updated_ms) / 1000, self._burst)

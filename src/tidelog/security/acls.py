@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from tidelog.security.addresses import canonical_address
+
 WILDCARD: Final = "*"
 """Every resource of a type, as the name of a literal pattern; every host."""
 WILDCARD_PRINCIPAL: Final = "User:*"
@@ -101,7 +103,10 @@ class AccessControlEntry(NamedTuple):
     permission: AclPermissionType
 
     def applies(self, principal: str, host: str) -> bool:
-        return self.principal in (principal, WILDCARD_PRINCIPAL) and self.host in (host, WILDCARD)
+        """`host` is an address in its canonical text; that of the entry may be another text of it."""
+        return self.principal in (principal, WILDCARD_PRINCIPAL) and (
+            self.host in (host, WILDCARD) or canonical_address(self.host) == host
+        )
 
 
 class AclBinding(NamedTuple):

@@ -43,6 +43,8 @@ _IMPLYING: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
 }
 _DECISIONS_MAX: Final = 20_000
 """Decisions remembered. A client that asks about ever more names makes the authorizer start over."""
+_REMEMBERED_LENGTH_MAX: Final = 249
+"""Of the name in a decision that is remembered: as long as a topic's may be. On the wire it may have 32,767 bytes."""
 
 Decision = tuple[str, str, AclOperation, AclResourceType, str]
 
@@ -91,9 +93,11 @@ class AclAuthorizer:
         key = (principal, host, operation, resource_type, name)
         decision = self._decisions.get(key)
         if decision is None:
+            decision = self._decide(*key)
             if len(self._decisions) >= _DECISIONS_MAX:
                 self._decisions.clear()
-            decision = self._decisions[key] = self._decide(*key)
+            if len(name) <= _REMEMBERED_LENGTH_MAX:
+                self._decisions[key] = decision
         return decision
 
     def is_allowed_on_any(

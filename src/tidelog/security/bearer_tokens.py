@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 _RSA_BITS_MIN: Final = 2048
 _KEYS_MAX: Final = 100
+_HEADER_LENGTH_MAX: Final = 8 << 10
+"""An algorithm and the id of a key. Anyone may send half a megabyte, and to parse it would hold others up."""
 _RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _ALGORITHMS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("RSA", ""): _RSA,
@@ -97,7 +99,7 @@ def _parse_key(jwk: Mapping[str, Any], source: str) -> SigningKey | None:
 def key_id_of(token: str) -> str | None:
     """Which key a token says it is signed with. Nothing is verified."""
     try:
-        key_id = _json_part(token.split(".")[0]).get("kid")
+        key_id = _header(token).get("kid")
     except TokenRejected:
         return None
     return key_id if isinstance(key_id, str) else None
@@ -105,7 +107,7 @@ def key_id_of(token: str) -> str | None:
 
 def validate_signed(token: str, keys: Sequence[SigningKey], rules: TokenRules, now_ms: int) -> BearerToken:
     """What a signed token says. Raises TokenRejected."""
-    header = _json_part(token.split(".")[0])
+    header = _header(token)
     algorithm, key_id = header.get("alg"), header.get("kid")
     known = [key for key in keys if key_id is None or key.key_id == key_id]
     if not known:
@@ -232,6 +234,14 @@ def _scopes(scope: Any, claim: str) -> frozenset[str]:
 
 def _is_time(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
+
+
+def _header(token: str) -> Mapping[str, Any]:
+    """What a token says before its signature is verified."""
+    part = token.partition(".")[0]
+    if len(part) > _HEADER_LENGTH_MAX:
+        raise TokenRejected(f"the header of the token has {len(part)} characters, more than {_HEADER_LENGTH_MAX}")
+    return _json_part(part)
 
 
 def _json_part(part: str) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ import binascii
 import hashlib
 import hmac
 import re
+import secrets
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ HASHES: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
 """What Kafka stores for users."""
+
+_SALT_BYTES: Final = 24
 
 _CLIENT_ITERATIONS_MAX: Final = 1_000_000
 """More would let a false broker keep a client busy for long."""
@@ -72,6 +75,11 @@ def parse_credential(text: str) -> ScramCredential:
         )
     except (KeyError, ValueError, SaslMalformed) as error:
         raise ValueError("not a SCRAM credential of the form salt=…,stored_key=…,server_key=…,iterations=…") from error
+
+
+def new_salt() -> bytes:
+    """For a user whose password is set. All have the same length, so that it does not tell users from others."""
+    return secrets.token_bytes(_SALT_BYTES)
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
@@ -169,7 +177,7 @@ class ScramServer:
 
     def _decoy(self, user: str) -> ScramCredential:
         """What a user would have who does not exist: the same at every attempt, so that it does not stand out."""
-        salt = hmac.digest(self._secret, user.encode(), "sha256")
+        salt = hmac.digest(self._secret, user.encode(), "sha256")[:_SALT_BYTES]
         return ScramCredential(salt, b"", b"", ITERATIONS_MIN)
 
     def _finish(self, text: str, state: _ServerState) -> bytes:

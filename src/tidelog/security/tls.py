@@ -92,7 +92,8 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
                 "set ssl.truststore.location or ssl.truststore.certificates",
                 setting="ssl.client.auth",
             )
-        # A resumed session would keep the name of a certificate that has expired since.
+        # A resumed session would keep the name of a certificate that has expired since. Python cannot switch off
+        # sessions of TLS 1.2 that are resumed by their id: `network.handshakes` looks at the certificate again.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
     if options.trust_store is not None:

@@ -1,4 +1,4 @@
-"""What a listener sets on the sockets that it accepts."""
+"""What a listener sets on the sockets that it accepts, and whom it says they belong to."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ WAIT_SECONDS = 60
 
 
 @pytest.mark.parametrize(("host", "peer"), [("127.0.0.1", "127.0.0.1"), ("::", "127.0.0.1"), ("::", "::1")])
-def test_a_client_on_this_machine_is_not_paced(host: str, peer: str) -> None:
-    """BBR, where it is the system's choice, would spread the segments of large replies over time."""
+def test_a_client_on_this_machine_is_not_paced_and_has_its_own_address(host: str, peer: str) -> None:
+    """BBR, where it is the system's choice, would spread the segments of large replies over time.
+
+    A socket for both families shows 127.0.0.1 as ::ffff:127.0.0.1, which no ACL and no limit is written for.
+    """
     if ":" in host and not socket.has_ipv6:
         pytest.skip("without IPv6")
     limits = NetworkLimits()
@@ -32,5 +35,5 @@ def test_a_client_on_this_machine_is_not_paced(host: str, peer: str) -> None:
             chosen = same.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
         transport.close()
     listener.close()
-    assert address.endswith(peer)
+    assert address == peer
     assert chosen.rstrip(b"\0") == b"reno"

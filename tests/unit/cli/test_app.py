@@ -169,3 +169,14 @@ def test_a_sasl_mechanism_without_its_login_is_refused(tmp_path, capsys):
 def test_a_file_to_dump_that_is_not_there_is_reported_as_such(tmp_path, capsys):
     assert main(["log", "dump", str(tmp_path / "0.log")]) == 1
     assert capsys.readouterr() == ("", f"tidelog: {tmp_path}/0.log: No such file or directory\n")
+
+
+def test_an_empty_token_of_the_console_is_refused_and_not_taken_for_no_login(capsys, monkeypatch):
+    """A script passes it where a variable is not set."""
+
+    def serve(*_: object, **_options: object) -> None:
+        raise AssertionError("it must not serve")
+
+    monkeypatch.setattr("tidelog.console.server.asyncio.run", serve)
+    assert main(["console", "--bootstrap-server", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--token", ""]) == 1
+    assert "--token must have at least 16 characters" in capsys.readouterr().err

@@ -68,6 +68,20 @@ def test_text_is_for_people(root: logging.Logger) -> None:
     assert lines(root, "text")[0].endswith("] INFO topic orders is created (tidelog.example)")
 
 
+@pytest.mark.parametrize("log_format", FORMATTERS)
+def test_a_name_with_line_ends_and_escape_sequences_forges_no_line_and_reaches_no_terminal(
+    root: logging.Logger, log_format: str
+) -> None:
+    """Names of topics and client ids are whatever a client sends, also before it is authenticated."""
+    stream = io.StringIO()
+    configure_logging("info", log_format, stream)
+    name = "x\n[2026-01-01 00:00:00,000] INFO principal User:admin is allowed\r\x1b[2J\x9b2J"
+    logging.getLogger("kafka.authorizer.logger").info("principal %s is denied on TOPIC:%s", "User:mallory", name)
+    (line,) = stream.getvalue().splitlines()
+    assert "User:mallory" in line
+    assert line.isprintable()
+
+
 def test_every_format_takes_any_message() -> None:
     record = logging.LogRecord("tidelog", logging.INFO, __file__, 1, "\x00\ud800é=\u2028", (), None)
     for make in FORMATTERS.values():

@@ -129,11 +129,13 @@ def test_a_setting_without_effect_is_named_once_and_only_if_it_was_changed() -> 
         "listener.name.plaintext.ssl.client.auth": "required",
         "listener.name.plaintext.num.network.threads": "9",
         "listener.name.plaintext.max.connections": "5",
+        "listener.name.sasl_ssl.ssl.client.auth": "required",  # there is no such listener
         "num.partitions": "4",
     }
     load_broker_config(properties)
     assert settings_without_effect(properties) == [
         "listener.name.plaintext.num.network.threads",
+        "listener.name.sasl_ssl.ssl.client.auth",
         "num.io.threads",
         "ssl.provider",
         "telemetry.max.bytes",

@@ -106,6 +106,15 @@ CONTRADICTIONS = [
     ({"control.plane.listener.name": "PLAINTEXT"}, ["control.plane.listener.name=PLAINTEXT", "must differ"]),
     ({"remote.log.storage.system.enable": "true"}, ["remote.log.storage.system.enable"]),  # Kafka has it
     ({"listener.name.ssl.ssl.client.auth": "maybe"}, ["listener.name.ssl.ssl.client.auth", "maybe"]),
+    # Kafka ignores what is not in lower case: the next listener would ask for no certificate, and its sessions not end.
+    (
+        {"listener.name.PLAINTEXT.ssl.client.auth": "required"},
+        ["listener.name.PLAINTEXT.ssl.client.auth", "listener.name.plaintext.ssl.client.auth"],
+    ),
+    (
+        {"listener.name.plaintext.SCRAM-SHA-256.connections.max.reauth.ms": "1000"},
+        ["listener.name.plaintext.scram-sha-256.connections.max.reauth.ms"],
+    ),
 ]
 
 

@@ -28,9 +28,24 @@ def test_the_sessions_idle_for_longest_make_room():
     assert set(map(id, sessions)) == {id(first), id(third)}
 
 
+def test_a_flood_of_browsers_that_never_log_in_ends_no_login():
+    sessions = Sessions[str](idle_s=100, s_max=100, count_max=3)
+    logged_in = sessions.open(0.0, "alice", "view")
+    strangers = [sessions.open(1.0 + each) for each in range(10)]
+    assert sessions.expire(20.0) == strangers[:8]
+    assert sessions.find(logged_in.session_id, 21.0) is logged_in
+
+
 def test_a_form_of_another_session_is_refused():
     sessions = Sessions[str](idle_s=10, s_max=10)
     mine, other = sessions.open(0.0), sessions.open(0.0)
     assert mine.is_own_form(mine.form_secret)
     for given in (other.form_secret, "", "ü"):
         assert not mine.is_own_form(given)
+
+
+def test_the_repr_of_a_session_has_neither_its_id_nor_its_secret():
+    session = Sessions[str](idle_s=10, s_max=10).open(0.0, "alice")
+    assert "alice" in repr(session)
+    assert session.session_id not in repr(session)
+    assert session.form_secret not in repr(session)

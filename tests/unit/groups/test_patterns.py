@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tidelog.groups.consumer.patterns import check_pattern, matching
@@ -68,3 +70,38 @@ def test_patterns_that_ruin_backtracking_are_harmless() -> None:
     name = "a" * 249
     for pattern in ("(a+)+b", "(a|a)*b", "(a*)*b", "(.*)*(.*)*b", "(a?){100}a{100}b"):
         assert matching(pattern, [name]) == []
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "^" + "{255}" * 8,
+        "()" + "{255}" * 8,
+        f"({'^' * 5000}a)" + "{70}{70}",
+        f"({'|' * 5000})" + "{70}{70}",
+        "a{" + "9" * 5000 + "}",
+    ],
+)
+def test_a_pattern_that_repeats_nothing_without_end_is_refused_at_once(pattern: str) -> None:
+    """Such a pattern has few states, or none, and would be put together for ever while nobody else is served."""
+    start = time.perf_counter()
+    with pytest.raises(ApiError) as refused:
+        check_pattern(pattern)
+    assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert time.perf_counter() - start < 5
+
+
+@pytest.mark.parametrize(
+    "pattern", [".*" * 1600, "(.*){255}{6}", "(" + "|".join(f".*[a-{end}].{{40}}" for end in "bcdefghijklm") + ")"]
+)
+def test_a_pattern_with_thousands_of_states_at_once_takes_no_longer_for_many_names(pattern: str) -> None:
+    names = [f"{number:x}".rjust(200, "abcdefghijklmnop"[number % 16]) for number in range(2000)]
+    start = time.perf_counter()
+    matching(pattern, names)
+    assert time.perf_counter() - start < 10
+
+
+def test_a_list_of_a_thousand_names_is_a_pattern() -> None:
+    names = [f"a{number}" for number in range(1000)]
+    others = [f"a{number}" for number in range(1000, 3000)]
+    assert matching("|".join(names), [*names, *others]) == names

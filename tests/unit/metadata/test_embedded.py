@@ -1,3 +1,4 @@
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,3 +101,17 @@ def test_a_file_of_a_newer_version_is_refused(path: str) -> None:
 def test_a_directory_that_does_not_exist_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailableError, match="missing/x cannot be used: unable to open database file"):
         EmbeddedStore(str(tmp_path / "missing" / "x"))
+
+
+def test_only_the_owner_may_read_the_files_of_a_new_tree(path: str) -> None:
+    """They hold the SCRAM credentials of users; the socket of a shared tree is its owner's alone, too."""
+    before = os.umask(0o022)
+    try:
+        store = EmbeddedStore(path)
+        store.create("/a", b"secret")
+        modes = {each.name: each.stat().st_mode & 0o777 for each in Path(path).parent.iterdir()}
+        store.close()
+    finally:
+        os.umask(before)
+    assert len(modes) > 1
+    assert set(modes.values()) == {0o600}, modes

@@ -58,6 +58,7 @@ def test_each_setting_has_its_option() -> None:
         ({"ssl_protocol": "SSLv3"}, r"SSLv3 is none of TLSv1\.2, TLSv1\.3"),
         ({"ssl_keystore_location": "/k.jks"}, r"/k\.jks is not a PEM file"),
         ({"ssl_truststore_location": "/t.p12"}, r"truststore\.location: /t\.p12 is not a PEM file"),
+        ({"ssl_endpoint_identification_algorithm": "htpps"}, r"algorithm=htpps is neither https nor empty"),
     ],
 )
 def test_what_cannot_be_done_is_refused(changed: dict[str, str], complaint: str) -> None:

@@ -110,3 +110,11 @@ def test_the_listener_between_brokers_is_exempt_from_the_limits_of_the_whole_bro
     assert quotas.wait_seconds("INTERNAL", 0.0) == 0
     assert quotas.try_admit("INTERNAL", "10.0.0.2", 0.0)
     assert quotas.excess() == 1
+
+
+def test_the_rate_of_an_address_holds_in_whichever_text_it_is_set() -> None:
+    quotas = ConnectionQuotas(NetworkLimits())
+    quotas.set_address_rate("0:0:0:0:0:0:0:1", 0)
+    assert quotas.address_wait_seconds("::1", 1.0) > 0
+    quotas.set_address_rate("::1", None)
+    assert quotas.address_wait_seconds("::1", 1.0) == 0

@@ -124,3 +124,11 @@ def test_a_changed_rate_holds_at_once_and_keeps_the_debt() -> None:
 def test_settings_that_are_not_numbers_are_no_limits() -> None:
     settings = {"producer_byte_rate": "1024.0", "consumer_byte_rate": "much", "SCRAM-SHA-256": "salt=x"}
     assert limits_in(settings) == {QuotaType.PRODUCE: 1024.0}
+
+
+@pytest.mark.parametrize("limit", [1.0, 1e-3, 5e-324])
+def test_a_wait_is_never_longer_than_a_response_can_name(limit: float) -> None:
+    quotas = ClientQuotas()
+    quotas.set_limit(QuotaEntity(None, "app"), limit)
+    assert quotas.record("", "app", 100e6, 0) == 2**31 - 1
+    assert quotas.try_record("", "app", 100e6, 0) == 2**31 - 1

@@ -1,5 +1,7 @@
 """Kafka's rules of access control, one claim each."""
 
+import tracemalloc
+
 import pytest
 
 from tidelog.security.acls import (
@@ -189,3 +191,32 @@ def test_a_binding_that_makes_no_sense_is_named(
 ) -> None:
     found = problem_of(AclBinding(resource, entry))
     assert found is None if problem is None else problem in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("written", "client"),
+    [
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("2001:DB8:0:0:0:0:0:1", "2001:db8::1"),
+        ("fe80:0:0:0:0:0:0:1%eth0", "fe80::1%eth0"),
+        ("::ffff:10.0.0.1", HOST),
+    ],
+)
+def test_an_entry_for_a_host_applies_in_whichever_text_its_address_is_written(written: str, client: str) -> None:
+    made = authorizer({ORDERS: [allow(ALICE, AclOperation.READ), deny(ALICE, AclOperation.READ, written)]})
+    assert not may(made, ALICE, AclOperation.READ, host=client)
+    assert may(made, ALICE, AclOperation.READ, host="10.0.0.2")
+    assert may(made, ALICE, AclOperation.READ, host="2001:db8::2")
+
+
+def test_questions_about_very_long_names_do_not_fill_the_memory() -> None:
+    """A name on the wire has up to 32,767 bytes, and a client without any rights may ask about ever others."""
+    made = authorizer({ORDERS: [allow(ALICE, AclOperation.READ)]})
+    tracemalloc.start()
+    try:
+        for number in range(1000):
+            assert not may(made, BOB, AclOperation.READ, f"{number}".ljust(30_000, "x"))
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < 1 << 20

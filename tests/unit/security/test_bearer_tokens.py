@@ -1,5 +1,6 @@
 """Signatures and claims of bearer tokens, and the messages of OAUTHBEARER."""
 
+import base64
 import json
 from typing import Any
 
@@ -176,3 +177,14 @@ def test_extensions_come_from_the_login_module() -> None:
     for name, value in (("extension_auth", "x"), ("extension_a1", "x"), ("extension_a", "")):
         with pytest.raises(ConfigError, match="is not a SASL extension"):
             extensions_of({name: value}, "s")
+
+
+def test_what_anyone_may_send_is_not_parsed_for_long() -> None:
+    """A message has up to half a megabyte, and its sender is not authenticated."""
+    large = base64.urlsafe_b64encode(b'{"kid":"ec","x":[' + b"1e9," * 90_000 + b"0]}").rstrip(b"=").decode() + ".x.y"
+    with pytest.raises(TokenRejected, match="header"):
+        validate_signed(large, KEYS, RULES, NOW_MS)
+    assert key_id_of(large) is None
+    with pytest.raises(SaslMalformed, match="extensions"):
+        parse_first(b"n,,\x01auth=Bearer x\x01" + b"a=b\x01" * 100_000 + b"\x01")
+    assert parse_first(b"n,,\x01auth=Bearer x\x01" + b"a=b\x01" * 99 + b"\x01").token == "x"

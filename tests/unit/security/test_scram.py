@@ -9,6 +9,7 @@ from tidelog.security.scram import (
     ScramCredential,
     ScramServer,
     make_credential,
+    new_salt,
     parse_credential,
     salted_password,
 )
@@ -161,3 +162,15 @@ def test_a_message_of_half_a_megabyte_is_refused_unread() -> None:
     server = ScramServer("SCRAM-SHA-256", lambda user: None, "nonce", b"secret")
     with pytest.raises(SaslMalformed, match="more than 8192"):
         server.respond(b"n,,n=alice,r=x" + b",x=y" * 125_000)
+
+
+@pytest.mark.parametrize("mechanism", HASHES)
+def test_an_unknown_user_is_shown_a_salt_as_long_as_those_that_are_made_for_users(mechanism: str) -> None:
+    """The length alone would tell which users exist."""
+    salt = new_salt()
+    made = make_credential(mechanism, salted_password(mechanism, "pencil", salt, 4096), salt, 4096)
+    shown = []
+    for user in ("alice", "bob"):
+        first = server(mechanism, {"alice": made}).respond(ScramClient(mechanism, user, "x", "client").first())
+        shown.append((len(first), first.rpartition(b",i=")[2]))
+    assert shown[0] == shown[1]

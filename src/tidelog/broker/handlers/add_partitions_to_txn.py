@@ -13,6 +13,7 @@ from tidelog.broker.coordinators import Reply
 from tidelog.broker.handlers._parts import are_few
 from tidelog.broker.handlers._transactions import code_of, error_for_version, partitions_by_topic, partitions_of
 from tidelog.coordination import ProducerEpoch
+from tidelog.metadata.image import INTERNAL_TOPICS
 from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.add_partitions_to_txn import (
@@ -114,7 +115,8 @@ def _denied(transactional_id: str, partitions: list[PartitionKey], context: Cont
         return {}
     if not context.is_allowed(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id):
         return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    denied = context.denied_topics(AclOperation.WRITE, (name for name, _ in partitions))
+    # Markers in the coordinators' own logs are theirs alone to write; offsets have AddOffsetsToTxn.
+    denied = context.denied_topics(AclOperation.WRITE, (name for name, _ in partitions)) | INTERNAL_TOPICS
     return {key: ErrorCode.TOPIC_AUTHORIZATION_FAILED for key in partitions if key[0] in denied}
 
 

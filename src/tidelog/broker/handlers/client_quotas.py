@@ -20,6 +20,7 @@ from tidelog.wire.messages.alter_client_quotas import (
     EntityData,
     EntryData,
     EntryDataResponse,
+    OpData,
 )
 from tidelog.wire.messages.describe_client_quotas import (
     ComponentData,
@@ -41,6 +42,7 @@ _IP_QUOTAS: Final = frozenset((CONNECTION_RATE,))
 _CLIENT_QUOTAS: Final = frozenset(
     ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
 )
+_WHOLE_NUMBERS: Final = frozenset((CONNECTION_RATE, "producer_byte_rate", "consumer_byte_rate"))
 
 
 async def handle_describe(request: DescribeClientQuotasRequest, context: Context) -> DescribeClientQuotasResponse:
@@ -122,9 +124,14 @@ async def _alter(entry: EntryData, validate_only: bool, context: Context) -> Non
         for part in entry.entity
     }
     node = QuotaNode(names.get("user"), names.get("client-id"), names.get(_IP))
-    changes = {operation.key: None if operation.remove else repr(operation.value) for operation in entry.ops}
+    changes = {operation.key: None if operation.remove else _text(operation) for operation in entry.ops}
     with metadata_errors_translated():
         await context.node.metadata.run(alter_quotas, node, changes, _accept, validate_only=validate_only)
+
+
+def _text(operation: OpData) -> str:
+    """As Kafka's brokers read it from the tree they may share: whole numbers have no fraction there."""
+    return repr(int(operation.value) if operation.key in _WHOLE_NUMBERS else operation.value)
 
 
 def _accept(_settings: object) -> None:
@@ -155,7 +162,8 @@ def _check_entry(entry: EntryData) -> None:
             raise _invalid(f"there is no quota {operation.key!r} for this entity")
         if not operation.remove and not (isfinite(operation.value) and operation.value > 0):
             raise _invalid(f"{operation.key} must be greater than 0, not {operation.value}")
-        if operation.key == CONNECTION_RATE and not operation.remove and not operation.value.is_integer():
+        is_whole = operation.value.is_integer() and operation.value < 2**63
+        if operation.key in _WHOLE_NUMBERS and not operation.remove and not is_whole:
             raise _invalid(f"{operation.key} must be a whole number, not {operation.value}")
 
 

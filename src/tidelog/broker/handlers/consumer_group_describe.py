@@ -9,7 +9,7 @@ from tidelog.broker.handlers._answers import Answers
 from tidelog.broker.handlers._groups import check_consumer_protocol
 from tidelog.broker.handlers._operations import NOT_ASKED
 from tidelog.security.acls import AclOperation, AclResourceType
-from tidelog.wire.errors import ApiError
+from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -34,9 +34,25 @@ def _describe(group_id: str, wants_operations: bool, context: Context) -> Descri
         context.check_allowed(AclOperation.DESCRIBE, AclResourceType.GROUP, group_id)
         check_consumer_protocol(context)
         described = context.node.groups.shard_of(group_id).describe_consumer_group(group_id)
+        _check_topics(described, context)
     except ApiError as error:
         return DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id)
     described.authorized_operations = (
         context.operations_allowed(AclResourceType.GROUP, group_id) if wants_operations else NOT_ASKED
     )
     return described
+
+
+def _check_topics(described: DescribedGroup, context: Context) -> None:
+    """A group may read topics that its name gives no right to see, those that a pattern matches among them."""
+    names = (
+        partitions.topic_name
+        for member in described.members
+        for assignment in (member.assignment, member.target_assignment)
+        for partitions in assignment.topic_partitions
+    )
+    if context.denied_topics(AclOperation.DESCRIBE, names):
+        raise ApiError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "The group has described topic(s) that the client is not authorized to describe.",
+        )

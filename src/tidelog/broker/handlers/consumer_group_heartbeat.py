@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.handlers._groups import check_consumer_protocol
 from tidelog.groups.consumer.checks import Asker
 from tidelog.security.acls import AclOperation, AclResourceType
-from tidelog.wire.errors import ApiError
+from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -23,6 +23,8 @@ def handle(request: ConsumerGroupHeartbeatRequest, context: Context) -> Consumer
     """Ask the group's coordinator."""
     check_consumer_protocol(context)
     context.check_allowed(AclOperation.READ, AclResourceType.GROUP, request.group_id)
+    if context.denied_topics(AclOperation.DESCRIBE, request.subscribed_topic_names or ()):
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     gives_own_id = context.api_version >= _OWN_IDS_FROM
     asker = Asker(context.client_id or "", f"/{context.session.address}", gives_own_id)
     return context.node.groups.call(

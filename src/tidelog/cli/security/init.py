@@ -18,7 +18,7 @@ from tidelog.cli._user_tree import store_in_tree
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output import print_json, print_line
 from tidelog.config import format_properties
-from tidelog.security.scram import ITERATIONS_MIN, make_credential, salted_password
+from tidelog.security.scram import ITERATIONS_MIN, make_credential, new_salt, salted_password
 
 EXAMPLE: Final = "tidelog security init secured --host broker1.example"
 
@@ -57,7 +57,7 @@ def init(
     server, client = home / "server.properties", home / "client.properties"
     _write_secret(server, format_properties(_server_settings(home, hosts[0], port, admin, password)))
     _write_secret(client, format_properties(_client_settings(home, hosts[0], port, admin, password)))
-    salt = secrets.token_bytes(24)
+    salt = new_salt()
     salted = salted_password(_MECHANISM, password, salt, ITERATIONS_MIN)
     credential = str(make_credential(_MECHANISM, salted, salt, ITERATIONS_MIN))
     store_in_tree(server, admin, [(_MECHANISM, credential)])

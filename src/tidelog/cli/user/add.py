@@ -1,6 +1,5 @@
 """`tidelog user add`."""
 
-import secrets
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,7 +12,7 @@ from tidelog.cli.errors import CommandError
 from tidelog.cli.output import print_json, print_line
 from tidelog.cli.user._options import Mechanism, OfMechanism, UserName
 from tidelog.client.aio.admin.types import ScramCredentialUpsert
-from tidelog.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, make_credential, salted_password
+from tidelog.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, make_credential, new_salt, salted_password
 
 EXAMPLE: Final = "tidelog user add alice --mechanism SCRAM-SHA-512"
 
@@ -42,7 +41,7 @@ def add(
 ) -> None:
     """Add a user, or change the password of one."""
     password = _password(password_file)
-    salt = secrets.token_bytes(24)
+    salt = new_salt()
     salted = salted_password(mechanism, password, salt, iterations)
     if server_properties is not None:
         credential = str(make_credential(mechanism, salted, salt, iterations))

@@ -1,6 +1,5 @@
 """Access control entries, and the users who can log in with SCRAM."""
 
-import secrets
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -23,7 +22,7 @@ from tidelog.console.forms import Act, Done, Field, Form, Values, confirm_name
 from tidelog.console.pages.routing import Area
 from tidelog.console.web import Ask, link, paged
 from tidelog.security.acls import CLUSTER_NAME, WILDCARD, problem_of
-from tidelog.security.scram import ITERATIONS_MIN, salted_password
+from tidelog.security.scram import ITERATIONS_MIN, new_salt, salted_password
 
 PAGE_SIZE: Final = 50
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
@@ -225,7 +224,7 @@ async def _add_user(ask: Ask, values: Values) -> Done:
         raise PageError(400, "The mechanism is not known", f"{mechanism!r} is not a mechanism.")
     if password != values.get("again"):
         raise PageError(400, "The passwords differ", "The two passwords are not the same.")
-    salt = secrets.token_bytes(24)
+    salt = new_salt()
     salted = salted_password(mechanism, password, salt, ITERATIONS_MIN)
     upsert = ScramCredentialUpsert(user, mechanism, ITERATIONS_MIN, salt, salted)
     await (await ask.view.admin()).alter_user_scram_credentials([upsert])

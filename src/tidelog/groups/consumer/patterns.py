@@ -16,6 +16,12 @@ from tidelog.wire.errors import ApiError, ErrorCode
 _REPEATS_MAX: Final = 255
 _STATES_MAX: Final = 5_000
 _DEPTH_MAX: Final = 50
+_BUILDING_STEPS_MAX: Final = 50_000
+"""Parts that are put together for one pattern: repetitions of nothing, such as `^{255}{255}`, add no state."""
+_MATCHING_STEPS_MAX: Final = 60_000
+"""States that are looked at for one pattern and all names, some 50 ms. What follows from them is remembered, in a few
+megabytes, so that thousands of names take little more than the first. A pattern that has used them up matches no name
+that would take more: a list of a thousand names needs fewer."""
 
 Test = Callable[[str], bool]
 
@@ -40,19 +46,32 @@ def check_pattern(pattern: str) -> None:
     _compile(pattern)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def _compile(pattern: str) -> _Automaton:
     return _Parser(pattern).parse()
+
+
+class _Place:
+    """States that the automaton is in at the same time, and where the characters lead that were met there."""
+
+    __slots__ = ("after", "is_end", "states")
+
+    def __init__(self, states: frozenset[int]) -> None:
+        self.states = states
+        self.is_end = 1 in states
+        self.after: dict[str, _Place] = {}
 
 
 class _Automaton:
     """States are numbers; a state either tests a character and goes to the next, or branches without reading one."""
 
-    __slots__ = ("forks", "tests")
+    __slots__ = ("_places", "_steps", "forks", "tests")
 
     def __init__(self) -> None:
         self.tests: list[Test | None] = []
         self.forks: list[list[int]] = []
+        self._places: dict[frozenset[int], _Place] = {}
+        self._steps = 0
 
     def add(self, test: Test | None, *forks: int) -> int:
         if len(self.tests) >= _STATES_MAX:
@@ -63,17 +82,36 @@ class _Automaton:
 
     def matches(self, text: str) -> bool:
         """Whether the automaton gets from state 0, its start, to state 1, its end, over the whole text."""
-        now = self._closure({0})
+        place = self._place({0})
         for char in text:
-            after = set()
-            for state in now:
-                test = self.tests[state]
-                if test is not None and test(char):
-                    after.update(self.forks[state])
-            now = self._closure(after)
-            if not now:
+            after = place.after.get(char)
+            if after is None:
+                if self._steps >= _MATCHING_STEPS_MAX:
+                    return False
+                after = place.after[char] = self._step(place, char)
+            if not after.states:
                 return False
-        return 1 in now
+            place = after
+        return place.is_end
+
+    def _step(self, place: _Place, char: str) -> _Place:
+        after: set[int] = set()
+        for state in place.states:
+            test = self.tests[state]
+            if test is not None and test(char):
+                after.update(self.forks[state])
+        self._steps += len(place.states)
+        return self._place(after)
+
+    def _place(self, states: set[int]) -> _Place:
+        """With the states that are reached from these without a character."""
+        key = frozenset(states)
+        found = self._places.get(key)
+        if found is None:
+            closure = self._closure(states)
+            self._steps += len(closure)
+            found = self._places[key] = _Place(frozenset(closure))
+        return found
 
     def _closure(self, states: set[int]) -> set[int]:
         found = set(states)
@@ -99,6 +137,7 @@ class _Parser:
         self._pattern = pattern
         self._position = 0
         self._depth = 0
+        self._steps = 0
         self._automaton = _Automaton()
 
     def parse(self) -> _Automaton:
@@ -109,6 +148,11 @@ class _Parser:
             raise _refused(f"{self._pattern!r} has an unmatched ) at {self._position}")
         automaton.forks[start].append(build(end))
         return automaton
+
+    def _count(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > _BUILDING_STEPS_MAX:
+            raise _refused("is too large: it repeats too much")
 
     def _peek(self) -> str:
         return self._pattern[self._position] if self._position < len(self._pattern) else ""
@@ -127,7 +171,12 @@ class _Parser:
             branches.append(self._sequence())
         if len(branches) == 1:
             return branches[0]
-        return lambda end: self._automaton.add(None, *[branch(end) for branch in branches])
+
+        def build(end: int) -> int:
+            self._count(len(branches))
+            return self._automaton.add(None, *[branch(end) for branch in branches])
+
+        return build
 
     def _sequence(self) -> Build:
         parts: list[Build] = []
@@ -135,6 +184,7 @@ class _Parser:
             parts.append(self._repeated(self._atom()))
 
         def build(end: int) -> int:
+            self._count(len(parts))
             for part in reversed(parts):
                 end = part(end)
             return end
@@ -154,7 +204,7 @@ class _Parser:
             return {"*": (0, None), "+": (1, None), "?": (0, 1)}[char]
         end = self._pattern.find("}", self._position)
         low, comma, high = self._pattern[self._position : end].partition(",")
-        if end < 0 or not low.isdecimal() or (high and not high.isdecimal()):
+        if end < 0 or not low.isdecimal() or (high and not high.isdecimal()) or len(low + high) > 20:
             raise _refused(f"{self._pattern!r} has a {{ at {self._position - 1} that is not a repetition")
         self._position = end + 1
         least = int(low)
@@ -169,6 +219,7 @@ class _Parser:
         automaton = self._automaton
 
         def build(end: int) -> int:
+            self._count(most or least)
             if most is None:
                 loop = automaton.add(None, end)
                 automaton.forks[loop].insert(0, part(loop))
