@@ -66,7 +66,8 @@ class ConnectionSettings(Settings, area="Network and connections"):
         doc="Connections from one address; further ones are closed at once.")
     max_connections_per_ip_overrides: str = setting(
         "max.connections.per.ip.overrides", "", dynamic="cluster-wide",
-        doc="Exceptions to `max.connections.per.ip`, as `host:count` pairs.")
+        doc="Exceptions to `max.connections.per.ip`, as `address:count` pairs. Host names, which Kafka looks up, are "
+            "refused.")
     max_connection_creation_rate: int = setting(
         "max.connection.creation.rate", INT_MAX, at_least=0, dynamic="cluster-wide",
         doc="Connections a broker accepts per second; above it, accepting slows down.")

@@ -97,14 +97,14 @@ class BrokerConfig(
 
     @property
     def connections_per_ip_overrides(self) -> dict[str, int]:
-        """Largest number of connections by host, where `max.connections.per.ip` is overridden. Raises ConfigError."""
+        """Most connections of an address, where `max.connections.per.ip` is overridden. Raises ConfigError."""
         overrides: dict[str, int] = {}
         for item in parse_items(self.max_connections_per_ip_overrides):
             host, _, digits = (part.strip() for part in item.rpartition(":"))
             if not host or not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
                 name = "max.connections.per.ip.overrides"
-                raise ConfigError(f"{name}: {item!r} is not of the form host:count", setting=name)
-            overrides[host.strip("[]")] = int(digits)
+                raise ConfigError(f"{name}: {item!r} is not of the form address:count", setting=name)
+            overrides[_checked_address(host.strip("[]"))] = int(digits)
         return overrides
 
     def for_listener(self, name: str) -> Self:
@@ -130,6 +130,18 @@ _LISTENER_PREFIX: Final = "listener.name."
 
 _LISTENER_SETTINGS: Final = ("max.connections", "max.connection.creation.rate", "connections.max.reauth.ms")
 _LISTENER_AREAS: Final = ("TLS", "SASL")
+
+
+def _checked_address(text: str) -> str:
+    from ipaddress import ip_address
+
+    try:
+        ip_address(text)
+    except ValueError:
+        name = "max.connections.per.ip.overrides"
+        reason = f"{text!r} is not an IP address; host names are not looked up"
+        raise ConfigError(f"{name}: {reason}", setting=name) from None
+    return text
 
 
 def takes_effect_per_listener(declared: Setting) -> bool:

@@ -81,9 +81,9 @@ class AclAuthorizer:
         return list(self._entries)
 
     def find(self, wanted: AclBindingFilter) -> Iterator[AclBinding]:
-        """The bindings that a filter matches, in a stable order."""
+        """The bindings that a filter matches, in a stable order. Entries may change between two of them."""
         for resource in sorted(filter(wanted.matches_resource, self._entries)):
-            for entry in self._entries[resource]:
+            for entry in self._entries.get(resource, ()):
                 if wanted.matches_entry(entry):
                     yield AclBinding(resource, entry)
 

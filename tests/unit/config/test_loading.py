@@ -79,6 +79,7 @@ CONTRADICTIONS = [
     ({"queued.max.request.bytes": "1000"}, ["queued.max.request.bytes=1000", "socket.request.max.bytes=104857600"]),
     ({"max.connections.per.ip": "0"}, ["max.connections.per.ip=0", "max.connections.per.ip.overrides"]),
     ({"max.connections.per.ip.overrides": "127.0.0.1"}, ["max.connections.per.ip.overrides", "'127.0.0.1'"]),
+    ({"max.connections.per.ip.overrides": "example.org:3"}, ["max.connections.per.ip.overrides", "'example.org'"]),
     ({"max.connections.per.ip.overrides": "127.0.0.1:x"}, ["max.connections.per.ip.overrides", "'127.0.0.1:x'"]),
     ({"connections.max.idle.ms": "100"}, ["delay.ms=100", "connections.max.idle.ms=100"]),
     ({"listeners": ""}, ["listeners"]),
@@ -194,5 +195,5 @@ def test_a_listener_has_settings_of_its_own() -> None:
 
 
 def test_overrides_of_connections_per_address() -> None:
-    config = load_broker_config({"max.connections.per.ip.overrides": "127.0.0.1:5, [::1]:3,example.org:0"})
-    assert config.connections_per_ip_overrides == {"127.0.0.1": 5, "::1": 3, "example.org": 0}
+    config = load_broker_config({"max.connections.per.ip.overrides": "127.0.0.1:5, [::1]:3,10.0.0.1:0"})
+    assert config.connections_per_ip_overrides == {"127.0.0.1": 5, "::1": 3, "10.0.0.1": 0}

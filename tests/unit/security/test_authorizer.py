@@ -220,3 +220,12 @@ def test_questions_about_very_long_names_do_not_fill_the_memory() -> None:
     finally:
         tracemalloc.stop()
     assert held_bytes < 1 << 20
+
+
+def test_a_resource_whose_entries_are_removed_during_a_search_is_left_out() -> None:
+    other = ResourcePattern(TOPIC, "payments")
+    made = authorizer({each: [allow(ALICE, AclOperation.READ)] for each in (ORDERS, other)})
+    found = made.find(AclBindingFilter(TOPIC))
+    assert next(found).resource == ORDERS
+    made.replace(other, ())
+    assert list(found) == []
