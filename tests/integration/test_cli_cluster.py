@@ -82,6 +82,19 @@ def test_what_cannot_be_done_is_said_in_one_sentence(directory: Path, tmp_path: 
         assert "Traceback" not in finished.err
 
 
+def test_brokers_that_do_not_start_are_named_with_their_exit_code(tmp_path: Path) -> None:
+    refused = refused_up(tmp_path / "c", "--brokers", "5", "--port", "0", "--set", "nope=1")
+    assert "did not start (exit code 2)" in refused.err
+    assert "Unknown setting: nope" in refused.err
+    assert "Unknown child process" not in refused.err
+
+
+def refused_up(directory: Path, *words: str) -> Ran:
+    finished = run("cluster", "up", "--detach", *words, "--directory", str(directory))
+    assert finished.code == 1
+    return finished
+
+
 @needs_zookeeper
 @pytest.mark.long
 def test_a_cluster_runs_a_zookeeper_of_its_own(tmp_path: Path) -> None:
