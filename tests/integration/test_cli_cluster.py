@@ -89,6 +89,20 @@ def test_brokers_that_do_not_start_are_named_with_their_exit_code(tmp_path: Path
     assert "Unknown child process" not in refused.err
 
 
+def test_what_a_cluster_did_not_start_with_is_not_remembered(tmp_path: Path) -> None:
+    place = tmp_path / "c"
+    refused_up(place, "--brokers", "2", "--port", "0", "--set", "nope=1")
+    refused_up(place, "--brokers", "2", "--port", "65535")
+    try:
+        cluster(place, "up", "--brokers", "1", "--port", "0", "--detach", "--set", "log.retention.hours=3")
+        cluster(place, "down")
+        refused_up(place, "--set", "nope=1")
+        cluster(place, "up", "--detach")
+        assert json.loads((place / "cluster.json").read_text())["settings"] == {"log.retention.hours": "3"}
+    finally:
+        run("cluster", "down", "--directory", str(place))
+
+
 def refused_up(directory: Path, *words: str) -> Ran:
     finished = run("cluster", "up", "--detach", *words, "--directory", str(directory))
     assert finished.code == 1

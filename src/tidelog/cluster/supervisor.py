@@ -61,12 +61,20 @@ class Supervisor:
     # --- life ---
 
     async def start(self) -> None:
-        """Start everything that the description names; returns when every broker serves."""
+        """Start everything that the description names; returns when every broker serves.
+
+        What the brokers do not start with is not remembered: neither new settings nor a new cluster.
+        """
         self.directory.path.mkdir(parents=True, exist_ok=True)
+        known = self.directory.read() if self.directory.exists() else None
         try:
             await self._start()
         except BaseException:
+            if known is not None:
+                self.description.settings = known.settings
             await self.close()
+            if known is None:
+                self.directory.forget()
             raise
 
     async def _start(self) -> None:

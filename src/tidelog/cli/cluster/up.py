@@ -161,7 +161,8 @@ def _table(description: ClusterDescription, rows: list[Any]) -> Any:
 def _detach(place: ClusterDirectory, description: ClusterDescription) -> None:
     """Start the supervisor as a process of its own and wait until it serves."""
     place.path.mkdir(parents=True, exist_ok=True)
-    if not place.exists():
+    is_new = not place.exists()
+    if is_new:
         place.write(description)
     with place.supervisor_log.open("wb") as log:
         process = subprocess.Popen(
@@ -173,6 +174,8 @@ def _detach(place: ClusterDirectory, description: ClusterDescription) -> None:
         )
     for _ in _until(_DETACH_SECONDS):
         if process.poll() is not None:
+            if is_new:
+                place.forget()
             raise CommandError(_last_words(place.supervisor_log))
         if place.exists() and place.read().supervisor_pid == process.pid and place.control_socket.exists():
             print_line(f"{len(description.brokers)} brokers serve on {description.bootstrap_servers}")
