@@ -103,6 +103,26 @@ def test_what_a_cluster_did_not_start_with_is_not_remembered(tmp_path: Path) -> 
         run("cluster", "down", "--directory", str(place))
 
 
+def test_a_cluster_whose_supervisor_was_killed_is_up_when_every_broker_serves(directory: Path) -> None:
+    before = json.loads((directory / "cluster.json").read_text())
+    cluster(directory, "kill", "1")
+    kill_process(before["supervisor_pid"])
+    try:
+        refused = refused_up(directory)
+        assert "broker 2 did not start" in refused.err
+    finally:
+        kill_process(before["brokers"][1]["pid"])
+    cluster(directory, "up", "--detach")
+    assert running(directory) == [1, 2]
+
+
+def kill_process(pid: int) -> None:
+    process = psutil.Process(pid)
+    process.kill()
+    gone, _ = psutil.wait_procs([process], timeout=30)
+    assert gone == [process]
+
+
 def refused_up(directory: Path, *words: str) -> Ran:
     finished = run("cluster", "up", "--detach", *words, "--directory", str(directory))
     assert finished.code == 1

@@ -66,6 +66,8 @@ class Supervisor:
         What the brokers do not start with is not remembered: neither new settings nor a new cluster.
         """
         self.directory.path.mkdir(parents=True, exist_ok=True)
+        # It says that a cluster is up, and one whose supervisor was killed left it behind.
+        self.directory.control_socket.unlink(missing_ok=True)
         known = self.directory.read() if self.directory.exists() else None
         try:
             await self._start()
