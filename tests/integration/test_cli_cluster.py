@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +15,8 @@ import psutil
 import pytest
 
 from tests.compat.metrics.pages import Page
-from tests.integration.cli_support import Ran, run
+from tests.integration.cli_support import SOURCE, Ran, run
+from tests.integration.writers import wait_until
 from tests.integration.zookeeper_support import needs_zookeeper
 
 
@@ -101,6 +106,26 @@ def test_what_a_cluster_did_not_start_with_is_not_remembered(tmp_path: Path) -> 
         assert json.loads((place / "cluster.json").read_text())["settings"] == {"log.retention.hours": "3"}
     finally:
         run("cluster", "down", "--directory", str(place))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 1), (signal.SIGINT, 130)])
+def test_a_cluster_that_is_stopped_while_it_starts_leaves_no_broker_behind(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    place = tmp_path / "c"
+    words = ("cluster", "up", "--brokers", "2", "--port", "0", "--directory", str(place))
+    starting = subprocess.Popen(
+        [sys.executable, "-m", "tidelog", *words], stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": SOURCE}
+    )
+    try:
+        wait_until((place / "broker-2.log").exists, "both brokers start")
+        starting.send_signal(number)
+        _, said = starting.communicate(timeout=60)
+        wait_until_gone(place)
+    finally:
+        starting.kill()
+    assert starting.returncode == code
+    assert b"Traceback" not in said
 
 
 def test_a_cluster_whose_supervisor_was_killed_is_up_when_every_broker_serves(directory: Path) -> None:

@@ -75,7 +75,10 @@ def up(
     if detach:
         _detach(place, description)
         return
-    asyncio.run(_run(place, description))
+    try:
+        asyncio.run(_run(place, description))
+    except asyncio.CancelledError:
+        raise CommandError("stopped before every broker served") from None
 
 
 def _describe(
@@ -117,12 +120,15 @@ def _is_alive(pid: int) -> bool:
 async def _run(place: ClusterDirectory, description: ClusterDescription) -> None:
     began = time.monotonic()
     supervisor = Supervisor(place, description)
+    loop = asyncio.get_running_loop()
+    this = asyncio.current_task()
+    assert this is not None, "a coroutine runs in a task"
+    loop.add_signal_handler(signal.SIGTERM, this.cancel)  # as Ctrl-C does: no broker is left behind
     await supervisor.start()
     seconds = time.monotonic() - began
     print_line(f"{len(description.brokers)} brokers serve on {description.bootstrap_servers} after {seconds:.1f} s")
     sys.stdout.flush()
     asked = asyncio.create_task(supervisor.wait_until_asked_to_close())
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, asked.cancel)
     table = asyncio.create_task(_keep_table(description)) if sys.stdout.isatty() else None
