@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +15,8 @@ import psutil
 import pytest
 
 from tests.compat.metrics.pages import Page
-from tests.integration.cli_support import Ran, run
+from tests.integration.cli_support import SOURCE, Ran, run
+from tests.integration.writers import wait_until
 from tests.integration.zookeeper_support import needs_zookeeper
 
 
@@ -80,6 +85,73 @@ def test_what_cannot_be_done_is_said_in_one_sentence(directory: Path, tmp_path: 
         assert finished.code == 1
         assert said in finished.err
         assert "Traceback" not in finished.err
+
+
+def test_brokers_that_do_not_start_are_named_with_their_exit_code(tmp_path: Path) -> None:
+    refused = refused_up(tmp_path / "c", "--brokers", "5", "--port", "0", "--set", "nope=1")
+    assert "did not start (exit code 2)" in refused.err
+    assert "Unknown setting: nope" in refused.err
+    assert "Unknown child process" not in refused.err
+
+
+def test_what_a_cluster_did_not_start_with_is_not_remembered(tmp_path: Path) -> None:
+    place = tmp_path / "c"
+    refused_up(place, "--brokers", "2", "--port", "0", "--set", "nope=1")
+    refused_up(place, "--brokers", "2", "--port", "65535")
+    try:
+        cluster(place, "up", "--brokers", "1", "--port", "0", "--detach", "--set", "log.retention.hours=3")
+        cluster(place, "down")
+        refused_up(place, "--set", "nope=1")
+        cluster(place, "up", "--detach")
+        assert json.loads((place / "cluster.json").read_text())["settings"] == {"log.retention.hours": "3"}
+    finally:
+        run("cluster", "down", "--directory", str(place))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 1), (signal.SIGINT, 130)])
+def test_a_cluster_that_is_stopped_while_it_starts_leaves_no_broker_behind(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    place = tmp_path / "c"
+    words = ("cluster", "up", "--brokers", "2", "--port", "0", "--directory", str(place))
+    starting = subprocess.Popen(
+        [sys.executable, "-m", "tidelog", *words], stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": SOURCE}
+    )
+    try:
+        wait_until((place / "broker-2.log").exists, "both brokers start")
+        starting.send_signal(number)
+        _, said = starting.communicate(timeout=60)
+        wait_until_gone(place)
+    finally:
+        starting.kill()
+    assert starting.returncode == code
+    assert b"Traceback" not in said
+
+
+def test_a_cluster_whose_supervisor_was_killed_is_up_when_every_broker_serves(directory: Path) -> None:
+    before = json.loads((directory / "cluster.json").read_text())
+    cluster(directory, "kill", "1")
+    kill_process(before["supervisor_pid"])
+    try:
+        refused = refused_up(directory)
+        assert "broker 2 did not start" in refused.err
+    finally:
+        kill_process(before["brokers"][1]["pid"])
+    cluster(directory, "up", "--detach")
+    assert running(directory) == [1, 2]
+
+
+def kill_process(pid: int) -> None:
+    process = psutil.Process(pid)
+    process.kill()
+    gone, _ = psutil.wait_procs([process], timeout=30)
+    assert gone == [process]
+
+
+def refused_up(directory: Path, *words: str) -> Ran:
+    finished = run("cluster", "up", "--detach", *words, "--directory", str(directory))
+    assert finished.code == 1
+    return finished
 
 
 @needs_zookeeper

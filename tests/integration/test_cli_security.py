@@ -52,6 +52,15 @@ def test_a_directory_with_something_in_it_is_left_alone(home: Path) -> None:
     assert (home / "ca.pem").read_text() == before
 
 
+def test_an_address_of_ipv6_is_written_as_clients_take_it(tmp_path: Path) -> None:
+    made = run_here("security", "init", str(tmp_path / "six"), "--host", "::1", "--port", "9093")
+    assert "--bootstrap-server [::1]:9093 " in made.out
+    of_client = parse_properties((tmp_path / "six" / "client.properties").read_text())
+    of_broker = parse_properties((tmp_path / "six" / "server.properties").read_text())
+    assert of_client["bootstrap.servers"] == "[::1]:9093"
+    assert of_broker["advertised.listeners"] == "SASL_SSL://[::1]:9093"
+
+
 def test_the_administrator_may_do_everything_and_a_stranger_nothing(broker: Broker, home: Path) -> None:
     assert command(broker, home, "topic", "create", "orders").code == 0
     assert "orders" in command(broker, home, "topic", "list").out

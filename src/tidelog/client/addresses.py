@@ -19,6 +19,11 @@ def parse_bootstrap_servers(servers: str | Sequence[str]) -> list[tuple[str, int
     return addresses
 
 
+def address_text(host: str, port: int) -> str:
+    """`host:port` as `parse_bootstrap_servers` takes it: an IPv6 address stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _parse_one(text: str) -> tuple[str, int]:
     bare = text.rpartition("://")[2]
     if bare.startswith("["):

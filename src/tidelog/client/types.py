@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
+from tidelog.client.addresses import address_text
 from tidelog.wire.partitions import TopicPartition as TopicPartition
 
 _OFFSET_MAX: Final = (1 << 63) - 1
@@ -26,7 +27,7 @@ class BrokerNode(NamedTuple):
     @property
     def address(self) -> str:
         """`host:port`, for messages."""
-        return f"{self.host}:{self.port}"
+        return address_text(self.host, self.port)
 
 
 class OffsetAndMetadata(NamedTuple):

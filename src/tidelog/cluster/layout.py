@@ -141,3 +141,7 @@ class ClusterDirectory:
         temporary = self.description_path.with_suffix(".tmp")
         temporary.write_text(json.dumps(asdict(description), indent=2) + "\n")
         os.replace(temporary, self.description_path)
+
+    def forget(self) -> None:
+        """Remove the description: the next `up` creates a cluster with what it is given."""
+        self.description_path.unlink(missing_ok=True)

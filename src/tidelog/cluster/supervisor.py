@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,12 +61,22 @@ class Supervisor:
     # --- life ---
 
     async def start(self) -> None:
-        """Start everything that the description names; returns when every broker serves."""
+        """Start everything that the description names; returns when every broker serves.
+
+        What the brokers do not start with is not remembered: neither new settings nor a new cluster.
+        """
         self.directory.path.mkdir(parents=True, exist_ok=True)
+        # It says that a cluster is up, and one whose supervisor was killed left it behind.
+        self.directory.control_socket.unlink(missing_ok=True)
+        known = self.directory.read() if self.directory.exists() else None
         try:
             await self._start()
         except BaseException:
+            if known is not None:
+                self.description.settings = known.settings
             await self.close()
+            if known is None:
+                self.directory.forget()
             raise
 
     async def _start(self) -> None:
@@ -205,13 +216,12 @@ class Supervisor:
 
     async def _wait_until_ready(self, broker: BrokerDescription, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None, "its stdout is a pipe"
-        try:
+        line: bytes | None = None
+        with suppress(TimeoutError):
             line = await asyncio.wait_for(process.stdout.readline(), _START_SECONDS)
-        except TimeoutError:
-            line = b""
-        if not line.startswith(_READY):
-            if process.returncode is None:
-                process.kill()
+        if line is None or not line.startswith(_READY):
+            if line != b"":  # otherwise it has closed its stdout, and exits by itself
+                _signal(process, signal.SIGKILL)
             code = await process.wait()
             del self._processes[broker.broker_id]
             broker.pid = 0
@@ -231,14 +241,12 @@ class Supervisor:
         process = self._processes.get(broker_id)
         if process is None:
             return
+        _signal(process, signal.SIGCONT)
+        _signal(process, signal.SIGTERM)
         try:
-            process.send_signal(signal.SIGCONT)
-            process.terminate()
             await asyncio.wait_for(process.wait(), _STOP_SECONDS)
         except TimeoutError:
-            process.kill()
-            await process.wait()
-        except ProcessLookupError:
+            _signal(process, signal.SIGKILL)
             await process.wait()
         self._processes.pop(broker_id, None)
         self.description.broker(broker_id).pid = 0
@@ -302,6 +310,16 @@ class Supervisor:
             return {}
 
         return {"add": add, "down": down, "kill": kill, "stop": stop, "restart": restart}
+
+
+def _signal(process: asyncio.subprocess.Process, number: int) -> None:
+    """Send a signal, and leave a process that has just exited to asyncio.
+
+    `Process.send_signal` would reap it, and asyncio then warns that it does not know the process, and makes up the exit
+    code 255.
+    """
+    with suppress(ProcessLookupError):
+        os.kill(process.pid, number)
 
 
 def _broker_id(request: dict[str, Any]) -> int:

@@ -82,7 +82,8 @@ def _do_not_pace(client: socket.socket) -> None:
 
 def listen_tcp(host: str, port: int, limits: NetworkLimits) -> Listener:
     """Listen on a TCP address; an empty host is every address of the machine."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    is_dual = not host and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if is_dual or ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -37,3 +37,18 @@ def test_a_client_on_this_machine_is_not_paced_and_has_its_own_address(host: str
     listener.close()
     assert address == peer
     assert chosen.rstrip(b"\0") == b"reno"
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="without IPv6")
+@pytest.mark.parametrize("peer", ["127.0.0.1", "::1"])
+def test_an_empty_host_takes_clients_of_ipv4_and_ipv6_each_by_its_own_address(peer: str) -> None:
+    limits = NetworkLimits()
+    listener = listen_tcp("", 0, limits)
+    try:
+        with socket.create_connection((peer, listener.port), WAIT_SECONDS):
+            assert select.select([listener.fileno()], [], [], WAIT_SECONDS)[0]
+            transport, address = listener.accept(limits)
+            transport.close()
+    finally:
+        listener.close()
+    assert address == peer

@@ -2,6 +2,7 @@ import pytest
 
 from tidelog.client.addresses import parse_bootstrap_servers
 from tidelog.client.errors import ClientConfigError
+from tidelog.client.types import BrokerNode
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,8 @@ def test_what_is_no_address_is_named_in_the_error(text):
     with pytest.raises(ClientConfigError, match=r"bootstrap\.servers") as caught:
         parse_bootstrap_servers(text)
     assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
+def test_the_address_of_a_broker_is_one_that_a_client_takes(host):
+    assert parse_bootstrap_servers(BrokerNode(1, host, 9092).address) == [(host, 9092)]

@@ -75,7 +75,10 @@ def up(
     if detach:
         _detach(place, description)
         return
-    asyncio.run(_run(place, description))
+    try:
+        asyncio.run(_run(place, description))
+    except asyncio.CancelledError:
+        raise CommandError("stopped before every broker served") from None
 
 
 def _describe(
@@ -117,12 +120,15 @@ def _is_alive(pid: int) -> bool:
 async def _run(place: ClusterDirectory, description: ClusterDescription) -> None:
     began = time.monotonic()
     supervisor = Supervisor(place, description)
+    loop = asyncio.get_running_loop()
+    this = asyncio.current_task()
+    assert this is not None, "a coroutine runs in a task"
+    loop.add_signal_handler(signal.SIGTERM, this.cancel)  # as Ctrl-C does: no broker is left behind
     await supervisor.start()
     seconds = time.monotonic() - began
     print_line(f"{len(description.brokers)} brokers serve on {description.bootstrap_servers} after {seconds:.1f} s")
     sys.stdout.flush()
     asked = asyncio.create_task(supervisor.wait_until_asked_to_close())
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, asked.cancel)
     table = asyncio.create_task(_keep_table(description)) if sys.stdout.isatty() else None
@@ -161,7 +167,8 @@ def _table(description: ClusterDescription, rows: list[Any]) -> Any:
 def _detach(place: ClusterDirectory, description: ClusterDescription) -> None:
     """Start the supervisor as a process of its own and wait until it serves."""
     place.path.mkdir(parents=True, exist_ok=True)
-    if not place.exists():
+    is_new = not place.exists()
+    if is_new:
         place.write(description)
     with place.supervisor_log.open("wb") as log:
         process = subprocess.Popen(
@@ -173,6 +180,8 @@ def _detach(place: ClusterDirectory, description: ClusterDescription) -> None:
         )
     for _ in _until(_DETACH_SECONDS):
         if process.poll() is not None:
+            if is_new:
+                place.forget()
             raise CommandError(_last_words(place.supervisor_log))
         if place.exists() and place.read().supervisor_pid == process.pid and place.control_socket.exists():
             print_line(f"{len(description.brokers)} brokers serve on {description.bootstrap_servers}")

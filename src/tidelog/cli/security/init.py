@@ -17,6 +17,7 @@ from tidelog.cli._options import Format, OutputFormat
 from tidelog.cli._user_tree import store_in_tree
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output import print_json, print_line
+from tidelog.client.addresses import address_text
 from tidelog.config import format_properties
 from tidelog.security.scram import ITERATIONS_MIN, make_credential, new_salt, salted_password
 
@@ -48,6 +49,7 @@ def init(
     if directory.exists() and any(directory.iterdir()):
         raise CommandError(f"{directory} exists and is not empty; nothing was written")
     hosts = host or ["localhost"]
+    address = address_text(hosts[0], port)
     names = list(dict.fromkeys([*hosts, "localhost", "127.0.0.1", "::1", socket.gethostname()]))
     directory.mkdir(parents=True, exist_ok=True)
     os.chmod(directory, 0o700)
@@ -55,13 +57,13 @@ def init(
     _write_certificates(home, names, admin, days)
     password = secrets.token_urlsafe(24)
     server, client = home / "server.properties", home / "client.properties"
-    _write_secret(server, format_properties(_server_settings(home, hosts[0], port, admin, password)))
-    _write_secret(client, format_properties(_client_settings(home, hosts[0], port, admin, password)))
+    _write_secret(server, format_properties(_server_settings(home, address, port, admin, password)))
+    _write_secret(client, format_properties(_client_settings(home, address, admin, password)))
     salt = new_salt()
     salted = salted_password(_MECHANISM, password, salt, ITERATIONS_MIN)
     credential = str(make_credential(_MECHANISM, salted, salt, ITERATIONS_MIN))
     store_in_tree(server, admin, [(_MECHANISM, credential)])
-    _report(home, hosts[0], port, admin, output)
+    _report(home, address, admin, output)
 
 
 def _write_certificates(home: Path, hosts: list[str], admin: str, days: int) -> None:
@@ -77,11 +79,11 @@ def _write_certificates(home: Path, hosts: list[str], admin: str, days: int) -> 
     _write_secret(home / "client.pem", authority.issue(admin, now, days).pem)
 
 
-def _server_settings(home: Path, host: str, port: int, admin: str, password: str) -> dict[str, str]:
+def _server_settings(home: Path, address: str, port: int, admin: str, password: str) -> dict[str, str]:
     prefix = f"listener.name.{_LISTENER.lower()}.{_MECHANISM.lower()}"
     return {
         "listeners": f"{_LISTENER}://:{port}",
-        "advertised.listeners": f"{_LISTENER}://{host}:{port}",
+        "advertised.listeners": f"{_LISTENER}://{address}",
         "security.inter.broker.protocol": _LISTENER,
         "log.dirs": str(home / "data"),
         "ssl.keystore.type": "PEM",
@@ -96,9 +98,9 @@ def _server_settings(home: Path, host: str, port: int, admin: str, password: str
     }
 
 
-def _client_settings(home: Path, host: str, port: int, admin: str, password: str) -> dict[str, str]:
+def _client_settings(home: Path, address: str, admin: str, password: str) -> dict[str, str]:
     return {
-        "bootstrap.servers": f"{host}:{port}",
+        "bootstrap.servers": address,
         "security.protocol": _LISTENER,
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(home / "ca.pem"),
@@ -117,7 +119,7 @@ def _write_secret(path: Path, text: str) -> None:
         file.write(text)
 
 
-def _report(home: Path, host: str, port: int, admin: str, output: Format) -> None:
+def _report(home: Path, address: str, admin: str, output: Format) -> None:
     files: Mapping[str, str] = {
         "ca.pem": "the certificate that clients trust",
         "ca.key": "the CA's key: keep it elsewhere, it signs further certificates",
@@ -127,10 +129,10 @@ def _report(home: Path, host: str, port: int, admin: str, output: Format) -> Non
         "client.properties": "settings of clients, with the administrator's password",
     }
     if output is Format.JSON:
-        print_json({"directory": str(home), "files": list(files), "address": f"{host}:{port}", "admin": admin})
+        print_json({"directory": str(home), "files": list(files), "address": address, "admin": admin})
         return
     for name, meaning in files.items():
         print_line(f"{home / name}  {meaning}")
     print_line()
     print_line(f"tidelog serve --config {home / 'server.properties'}")
-    print_line(f"tidelog topic list --bootstrap-server {host}:{port} --command-config {home / 'client.properties'}")
+    print_line(f"tidelog topic list --bootstrap-server {address} --command-config {home / 'client.properties'}")

@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any, Final, TypeVar, cast
 
 from tidelog import __version__
+from tidelog.client.addresses import address_text
 from tidelog.client.aio.counters import BrokerCounters, name_of_api
 from tidelog.client.aio.frame_reader import FrameReader
 from tidelog.client.aio.transport import Connector, tls_failure
@@ -81,7 +82,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         on_reply: Callable[[], None] = lambda: None,
         on_lost: Callable[["BrokerConnection"], None] = lambda _: None,
     ) -> None:
-        self.address = f"{host}:{port}"
+        self.address = address_text(host, port)
         self.host = host
         self.port = port
         self.client_id = client_id
