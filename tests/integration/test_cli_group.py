@@ -164,7 +164,7 @@ class TestShowing:
         assert tidelog(cluster, "group", "delete", group, "--topic", other).code == 0
         assert committed(cluster, group, other, 1) == [None]
         assert committed(cluster, group, topic) == [5, 6]
-        assert tidelog(cluster, "group", "delete", group).out == f"Deleted group {group}.\n"
+        assert tidelog(cluster, "group", "delete", group, "no-such").out == f"Deleted group {group}.\n"
         assert committed(cluster, group, topic) == [None, None]
 
 

@@ -1,5 +1,6 @@
 """`tidelog topic`, `config`, `offsets` and `delete-records` against a running broker."""
 
+import json
 import socket
 
 import pytest
@@ -99,6 +100,15 @@ def test_a_wrong_topic_is_named_on_stderr_with_exit_code_1(tidelog, words):
 
 def test_deleting_what_is_not_there_can_be_fine(tidelog):
     assert tidelog("topic", "delete", "no-such", "--if-exists", "--format", "json").document == {"deleted": []}
+
+
+def test_what_was_deleted_before_a_topic_failed_is_printed(tidelog):
+    for words in ("a", "b"):
+        tidelog("topic", "create", words)
+    failed = tidelog("topic", "delete", "a", "no-such", "b", "--format", "json")
+    assert failed.code == 1
+    assert json.loads(failed.out) == {"deleted": ["a"]}
+    assert tidelog("topic", "delete", "b", "no-such").out == "Deleted topic b.\n"
 
 
 def test_an_illegal_name_is_refused(tidelog):

@@ -7,6 +7,7 @@ import typer
 from tidelog.cli._clients import connect_admin
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
 from tidelog.cli.output import print_json, print_line
+from tidelog.client.admin import Admin
 from tidelog.client.errors import ApiError
 from tidelog.wire.errors import ErrorCode
 
@@ -23,15 +24,22 @@ def delete(
     """Delete topics and all their records."""
     deleted: list[str] = []
     with connect_admin(bootstrap_server, command_config) as admin:
-        for topic in topics:
-            try:
-                admin.delete_topics([topic])
-            except ApiError as error:
-                if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not if_exists:
-                    raise
-            else:
-                deleted.append(topic)
-                if output is Format.TEXT:
-                    print_line(f"Deleted topic {topic}.")
-    if output is Format.JSON:
-        print_json({"deleted": deleted})
+        try:
+            for topic in topics:
+                if _delete(admin, topic, if_exists=if_exists):
+                    deleted.append(topic)  # noqa: PERF401 - it stays there if a later one fails
+        finally:  # what was deleted before one failed is deleted
+            if output is Format.JSON:
+                print_json({"deleted": deleted})
+            for topic in deleted if output is Format.TEXT else ():
+                print_line(f"Deleted topic {topic}.")
+
+
+def _delete(admin: Admin, topic: str, *, if_exists: bool) -> bool:
+    try:
+        admin.delete_topics([topic])
+    except ApiError as error:
+        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not if_exists:
+            raise
+        return False
+    return True
