@@ -185,7 +185,7 @@ class IcebergTable:
             found = table.scan(row_filter=matching, selected_fields=(*keys, order)).to_arrow().select([*keys, order])
             there = found.cast(pa.schema([source.schema.field(name) for name in (*keys, order)]))
             winning = _newer(source, there, changes)
-            replaced = winning.join(there.select(keys), keys, join_type="left semi")
+            replaced = winning.select(keys).join(there.select(keys), keys, join_type="left semi")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 if replaced.num_rows:
@@ -301,12 +301,15 @@ def _write_files(rows: "DataFrame", table: "Table") -> list[Any]:
 
 def _newer(source: "pa.Table", there: "pa.Table", changes: "KeyedChanges") -> "pa.Table":
     """The changes that are not older than the row that the table has."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    stored, keys = "_stored", list(changes.key)
-    joined = source.join(there.rename_columns([*keys, stored]), keys, join_type="left outer")
+    stored, row, keys = "_stored", "_row", list(changes.key)
+    # Arrow joins no structs and arrays, not even beside the keys: their rows are taken by number.
+    numbered = source.select([*keys, changes.order_by]).append_column(row, pa.array(range(source.num_rows), pa.int64()))
+    joined = numbered.join(there.rename_columns([*keys, stored]), keys, join_type="left outer")
     is_newer = pc.fill_null(pc.greater_equal(joined[changes.order_by], joined[stored]), True)
-    return joined.filter(is_newer).select(source.column_names)
+    return source.take(joined.filter(is_newer)[row])
 
 
 def _remaining(winning: "pa.Table", changes: "KeyedChanges") -> "pa.Table":

@@ -236,6 +236,20 @@ def test_the_last_change_of_a_key_wins(kind, tmp_path, keep_deleted):
         assert rows[2][keep_deleted]
 
 
+def test_changes_of_columns_with_structs_and_arrays_are_merged(kind, tmp_path):
+    table = open_table(endpoint(kind, tmp_path))
+    changes = KeyedChanges(("id",), "lsn")
+    schema = "id long, lsn long, home point, seen points, _deleted boolean"
+
+    def merge(number, *rows):
+        return table.merge(Rows([(*row, False) for row in rows], schema), Batch("q", number), changes)
+
+    merge(0, (1, 10, {"x": 1}, [{"x": 2}]), (2, 11, None, []))
+    merge(1, (1, 20, {"x": 3}, []), (2, 5, {"x": 9}, [{"x": 9}]))
+    rows = {row["id"]: (row["home"], row["seen"]) for row in table.read().to_pylist()}
+    assert rows == {1: ({"x": 3}, []), 2: (None, [])}
+
+
 def test_a_change_without_a_key_is_refused(kind, tmp_path):
     table = open_table(endpoint(kind, tmp_path))
     with pytest.raises(PipelineError, match="no value in the column 'id'"):
