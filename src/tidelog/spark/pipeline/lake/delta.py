@@ -23,7 +23,7 @@ from tidelog.spark.pipeline.definition.endpoints import Delta
 from tidelog.spark.pipeline.lake import storage
 from tidelog.spark.pipeline.lake.batches import PLAN_DIGITS, Batch, Committed, is_written
 from tidelog.spark.pipeline.lake.commits import until_no_conflict
-from tidelog.spark.pipeline.lake.evolution import Columns, arrow_columns, fitted, table_columns
+from tidelog.spark.pipeline.lake.evolution import Columns, arrow_columns, created_columns, fitted, table_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -197,7 +197,7 @@ class DeltaLake:
         own: a driver that dies after it leaves columns without values, and the batch that is repeated finds them.
         """
         if found is None:
-            return rows
+            return created_columns(rows)
         there = _columns(found)
         if self._rule.after(there, rows) == there:
             return there

@@ -23,7 +23,7 @@ from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.lake import storage
 from tidelog.spark.pipeline.lake.batches import Batch, Committed, is_written
 from tidelog.spark.pipeline.lake.commits import until_no_conflict
-from tidelog.spark.pipeline.lake.evolution import Columns, arrow_columns, fitted, table_columns
+from tidelog.spark.pipeline.lake.evolution import Columns, arrow_columns, created_columns, fitted, table_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,11 +131,10 @@ class IcebergTable:
 
     def _create(self, rows: "DataFrame") -> "Table":
         from pyiceberg.exceptions import TableAlreadyExistsError
-        from pyspark.sql.pandas.types import to_arrow_schema
 
         namespace = self._endpoint.table.rpartition(".")[0]
         self._catalog.create_namespace_if_not_exists(namespace)
-        schema = to_arrow_schema(rows.schema, timezone="UTC")
+        schema = arrow_columns(created_columns(rows.schema))
         try:
             with self._catalog.create_table_transaction(self._endpoint.table, schema) as transaction:
                 _partition(transaction, self._endpoint.partition_by)
