@@ -52,6 +52,22 @@ def test_rows_go_through_the_steps_without_a_broker(spark: SparkSession) -> None
     _assert_claims(run_rows(ORDERS, RECORDS, spark=spark))
 
 
+@pytest.mark.parametrize("columns", [("id",), ()])
+def test_pack_json_keeps_where_a_row_goes(spark: SparkSession, columns: tuple[str, ...]) -> None:
+    def choose(orders: DataFrame) -> DataFrame:
+        return orders.selectExpr("id", "if(id > 1, 'large', 'small') as to_topic", "cast(id as int) as to_partition")
+
+    pipeline = Pipeline(
+        "routed",
+        source=topic("orders"),
+        steps=[parse_json("id long"), choose, pack_json(*columns, key="id")],
+        sink=topic(),
+    )
+    result = run_rows(pipeline, [{"id": 1}, {"id": 2}], spark=spark)
+    assert [(row["topic"], row["partition"]) for row in result.rows] == [("small", 1), ("large", 2)]
+    assert result.values == [{"id": 1}, {"id": 2}]
+
+
 @pytest.mark.long
 def test_the_same_pipeline_runs_on_a_broker(spark: SparkSession) -> None:
     _assert_claims(run_on_broker(ORDERS, RECORDS, spark=spark))
