@@ -140,6 +140,8 @@ class IcebergTable:
                 _partition(transaction, self._endpoint.partition_by)
         except TableAlreadyExistsError:
             pass
+        except ValueError as error:
+            raise PipelineError(f"{self.name}: partition_by is {list(self._endpoint.partition_by)}: {error}") from None
         return self._current()
 
     def _commit(self, commit: Callable[[], bool]) -> bool:

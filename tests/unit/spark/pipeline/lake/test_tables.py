@@ -217,6 +217,20 @@ def test_iceberg_partitions_by_transforms(tmp_path):
     assert transform_of("country") == ("country", "identity")
 
 
+@pytest.mark.parametrize(("first", "later"), [((), ["day"]), (["day"], ()), (["day"], ["id"])])
+def test_rows_go_into_the_partitions_that_the_table_was_created_with(kind, tmp_path, first, later):
+    open_table(endpoint(kind, tmp_path, partition_by=first)).append(orders([1], "2026-01-01"), Batch("q", 0))
+    table = open_table(endpoint(kind, tmp_path, partition_by=later))
+    table.append(orders([2], "2026-01-02"), Batch("q", 1))
+    assert {row["id"]: row["day"] for row in table.read().to_pylist()} == {1: "2026-01-01", 2: "2026-01-02"}
+
+
+def test_a_partition_by_that_the_rows_do_not_have_is_refused(kind, tmp_path):
+    table = open_table(endpoint(kind, tmp_path, partition_by=["dya"]))
+    with pytest.raises(PipelineError, match=r"partition_by.*'dya'"):
+        table.append(orders([1]), Batch("q", 0))
+
+
 @pytest.mark.parametrize("keep_deleted", [None, "deleted"])
 def test_the_last_change_of_a_key_wins(kind, tmp_path, keep_deleted):
     table = open_table(endpoint(kind, tmp_path))
