@@ -146,6 +146,8 @@ def test_delays_grow_up_to_a_minute_and_progress_sets_them_back() -> None:
         ("DataLossError: 5 offsets are lost", True),
         ("BatchRejected: delta t needs the column 'id'; the rows have key, value", True),
         ("StreamingQueryException: [CAST_INVALID_INPUT] The value 'x' cannot be cast. SQLSTATE: 22018", True),
+        ("SinkError: 2 of 4 rows have no topic: the column 'topic' is null there", True),
+        ("assertion failed: There are [2] sources in the checkpoint offsets and now there are [1] sources", True),
         ("StreamingQueryException: [DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012", True),
         ("StreamingQueryException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] SQLSTATE: 58030", False),
         ("BatchFailed: subject 'orders-value': the registry does not answer", False),
