@@ -15,7 +15,7 @@ import json
 import os
 import tempfile
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -52,7 +52,7 @@ class Record:
 
     value: Any
     key: Any = None
-    headers: Sequence[tuple[str, bytes]] = ()
+    headers: Sequence[tuple[str, bytes | None]] = ()
     timestamp: datetime = _TIMESTAMP
     topic: str | None = None
 
@@ -161,7 +161,7 @@ def run_on_broker(
         checkpoint = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-test-"))
         prepared = replace(
             pipeline,
-            checkpoint=pipeline.checkpoint or checkpoint,
+            checkpoint=checkpoint,
             bootstrap_servers=servers,
             command_config=None,
             client_settings={"security.protocol": "PLAINTEXT"},
@@ -170,8 +170,9 @@ def run_on_broker(
         start(prepared, spark, servers=servers, once=True).wait(Event())
         ladder = ladder_of(prepared)
         failed = [] if ladder is None else [*ladder.retry_topics, ladder.dead_letters]
+        known = {*pipeline.source.names, *(() if ladder is None else ladder.own_topics)}
         return Result(
-            [row for sink in prepared.sinks for row in _written(sink, servers)],
+            [row for sink in prepared.sinks for row in _written(sink, servers, known)],
             [_letter(record) for topic in failed for record in _records(servers, topic)],
         )
 
@@ -210,7 +211,7 @@ def _source_rows(spark: "SparkSession", pipeline: "Pipeline", records: Sequence[
     made = []
     for offset, given in enumerate(records):
         record = given if isinstance(given, Record) else Record(given)
-        headers = [(name, bytes(value)) for name, value in record.headers] or None
+        headers = [(name, _kept(value)) for name, value in record.headers] or None
         place = (record.topic or default, 0, offset, record.timestamp, 0, headers)
         made.append((_bytes(record.key), _bytes(record.value), *place))
     rows = spark.createDataFrame(made, _COLUMNS).coalesce(1)
@@ -263,18 +264,25 @@ def _send(pipeline: "Pipeline", records: Sequence[Any], servers: str) -> None:
 
     names = [*pipeline.source.names, *(name for sink in topic_sinks(pipeline) for name in sink.names)]  # type: ignore[union-attr]
     with Admin(bootstrap_servers=servers) as admin:
-        there = set(admin.list_topics())
-        admin.create_topics([NewTopic(name, 1) for name in dict.fromkeys(names) if name not in there])
+        there = {each.name for each in admin.list_topics()}
+        # Records may be as old as the test wants them to be.
+        keeping = {"retention.ms": "-1"}
+        admin.create_topics([NewTopic(name, 1, configs=keeping) for name in dict.fromkeys(names) if name not in there])
     with Producer(bootstrap_servers=servers) as producer:
         for given in records:
             record = given if isinstance(given, Record) else Record(given)
             producer.send(
-                record.topic or names[0], _bytes(record.value), _bytes(record.key), headers=list(record.headers)
+                record.topic or names[0],
+                _bytes(record.value),
+                _bytes(record.key),
+                headers=list(record.headers),
+                timestamp_ms=round(record.timestamp.timestamp() * 1000),
             )
         producer.flush()
 
 
-def _written(sink: Any, servers: str) -> list[dict[str, Any]]:
+def _written(sink: Any, servers: str, known: Collection[str]) -> list[dict[str, Any]]:
+    """The rows in a sink. Of `topic()`, whose rows name their topics: all but internal ones and those in `known`."""
     from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, Iceberg, Topic
 
     if isinstance(sink, Topic):
@@ -286,7 +294,7 @@ def _written(sink: Any, servers: str) -> list[dict[str, Any]]:
                 "topic": record.topic,
                 "partition": record.partition,
             }
-            for name in sink.names
+            for name in sink.names or _named_by_rows(servers, known)
             for record in _records(servers, name)
         ]
     table = sink.table if isinstance(sink, Changes) else sink
@@ -295,6 +303,14 @@ def _written(sink: Any, servers: str) -> list[dict[str, Any]]:
     from tidelog.spark.pipeline.lake.tables import open_table
 
     return [dict(row) for row in open_table(table).read().to_pylist()]
+
+
+def _named_by_rows(servers: str, known: Collection[str]) -> list[str]:
+    from tidelog.client import Admin
+
+    with Admin(bootstrap_servers=servers) as admin:
+        names = [each.name for each in admin.list_topics()]
+    return sorted(name for name in names if name not in known and not name.startswith("__"))
 
 
 def _records(servers: str, topic: str) -> "list[ConsumerRecord[bytes, bytes]]":

@@ -261,3 +261,5 @@ def test_mistakes_that_only_spark_can_find_are_reported_before_a_query_starts(
         start_with(lambda rows: rows.select("value"), fail_when("value is null", "empty"))
     with pytest.raises(PipelineError, match="needs a column `value`, not only key"):
         start_with(lambda rows: rows.select("key"))
+    with pytest.raises(PipelineError, match=r"topic four.clean takes text or bytes, but the column `value` is double"):
+        start_with(lambda rows: rows.selectExpr("key", "1d as value", "_record"))

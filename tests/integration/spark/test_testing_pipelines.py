@@ -1,12 +1,16 @@
 """`tidelog.testing.pipelines`: what it reports is what the pipeline does on a broker."""
 
 import json
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests.integration.spark.pipeline_support import make_topics
 from tidelog.spark.pipeline import DeadLetters, Pipeline, delta, fail_when, pack_json, parse_json, row_step, topic
+from tidelog.testing import Broker
 from tidelog.testing.pipelines import Record, run_on_broker, run_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -52,6 +56,22 @@ def test_rows_go_through_the_steps_without_a_broker(spark: SparkSession) -> None
     _assert_claims(run_rows(ORDERS, RECORDS, spark=spark))
 
 
+@pytest.mark.parametrize("columns", [("id",), ()])
+def test_pack_json_keeps_where_a_row_goes(spark: SparkSession, columns: tuple[str, ...]) -> None:
+    def choose(orders: DataFrame) -> DataFrame:
+        return orders.selectExpr("id", "if(id > 1, 'large', 'small') as to_topic", "cast(id as int) as to_partition")
+
+    pipeline = Pipeline(
+        "routed",
+        source=topic("orders"),
+        steps=[parse_json("id long"), choose, pack_json(*columns, key="id")],
+        sink=topic(),
+    )
+    result = run_rows(pipeline, [{"id": 1}, {"id": 2}], spark=spark)
+    assert [(row["topic"], row["partition"]) for row in result.rows] == [("small", 1), ("large", 2)]
+    assert result.values == [{"id": 1}, {"id": 2}]
+
+
 @pytest.mark.long
 def test_the_same_pipeline_runs_on_a_broker(spark: SparkSession) -> None:
     _assert_claims(run_on_broker(ORDERS, RECORDS, spark=spark))
@@ -74,3 +94,36 @@ def test_tables_are_given_as_rows_and_read_from_a_lake(spark: SparkSession, tmp_
 
     lake = Pipeline("lake", source=topic("orders"), steps=[parse_json("id long"), only_id], sink=delta(tmp_path / "t"))
     assert json.dumps(run_on_broker(lake, [{"id": 5}], spark=spark).rows) == '[{"id": 5, "country": "CH"}]'
+
+
+@pytest.mark.long
+def test_a_broker_gets_records_as_they_are_given_and_topics_that_rows_name_are_read(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    def choose(orders: DataFrame) -> DataFrame:
+        moment = "cast(unix_millis(timestamp) as string) as value"
+        return orders.selectExpr(moment, "headers", "concat('orders.', cast(value as string)) as to_topic")
+
+    own = tmp_path / "checkpoint of the team"
+    pipeline = Pipeline(
+        "given",
+        source=topic("orders", includeHeaders=True),
+        steps=[choose],
+        sink=topic(),
+        checkpoint=str(own),
+    )
+    headers = [("n", None), ("n", b"1")]
+    records = [
+        Record("new", headers=headers, timestamp=datetime(2030, 1, 1, tzinfo=UTC)),
+        Record("old", headers=headers, timestamp=datetime(1970, 1, 2, tzinfo=UTC)),
+    ]
+    make_topics(broker.bootstrap_servers, orders=1)
+    for servers in (None, broker.bootstrap_servers):
+        rows = run_on_broker(pipeline, records, spark=spark, bootstrap_servers=servers).rows
+        assert [(row["topic"], row["value"]) for row in rows] == [
+            ("orders.new", b"1893456000000"),
+            ("orders.old", b"86400000"),
+        ]
+        assert [row["headers"] for row in rows] == [headers, headers]
+    assert not own.exists(), "it belongs to the pipeline that runs, not to its test"
+    assert [row["value"] for row in run_rows(pipeline, records, spark=spark).rows] == [b"1893456000000", b"86400000"]

@@ -4,8 +4,11 @@ import json
 import signal
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from tidelog.cli.app import main
 from tidelog.cli.pipeline import run
@@ -80,6 +83,30 @@ def test_a_replay_that_is_not_clear_is_refused(words: list[str]) -> None:
 
 def test_only_one_way_to_end_may_be_chosen(sound: Path) -> None:
     assert main(["pipeline", "run", str(sound), "--once", "--drain"]) == 2
+
+
+def test_errors_that_pyspark_logs_itself_are_in_the_log_and_not_on_the_screen(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "spark.log"
+    run._query_errors_into(log)
+    context: Any = _Context()
+    AnalysisException("no such column", contexts=[context])._log_exception()
+    assert capfd.readouterr().err == ""
+    assert "no such column" in log.read_text()
+
+
+class _Context:
+    """As the JVM describes where in a program a failed expression is."""
+
+    def contextType(self) -> SimpleNamespace:
+        return SimpleNamespace(name="DataFrame")
+
+    def callSite(self) -> str:
+        return "orders.py:7"
+
+    def fragment(self) -> str:
+        return "cast"
 
 
 def test_signals_reach_the_command_although_spark_takes_them_when_it_starts() -> None:

@@ -44,6 +44,8 @@ EXAMPLE: Final = "tidelog pipeline run orders.py --master 'local[4]'"
 
 FAILED: Final = 1
 INTERRUPTED: Final = 130
+_QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""The names that PySpark gives to its loggers of failed queries."""
 
 
 def _checked_url(url: str | None) -> str | None:
@@ -252,6 +254,18 @@ def _stderr_into(log: Path | None) -> Iterator[None]:
         os.close(kept)
 
 
+def _query_errors_into(log: Path | None) -> None:
+    """PySpark also writes errors of DataFrames to stderr, each in a line of JSON with the plan and Java's stack."""
+    if log is None:
+        return
+    from pyspark.logger import PySparkLogger
+
+    for name in _QUERY_LOGGERS:
+        logger = PySparkLogger.getLogger(name)
+        logger.handlers.clear()
+        logger.addHandler(logging.FileHandler(log, delay=True))
+
+
 def _session(asked: _Asked, log: Path | None) -> "SparkSession":
     try:
         from tidelog.spark.internals import end_java, is_java_gone
@@ -259,6 +273,7 @@ def _session(asked: _Asked, log: Path | None) -> "SparkSession":
         from tidelog.spark.session import spark_session
     except ModuleNotFoundError as error:
         raise CommandError(f"a pipeline needs {error.name}: pip install 'tidelog[spark-local]'") from None
+    _query_errors_into(log)
     settings = {} if log is None else {"spark.log.level": "ERROR"}
     settings["spark.ui.enabled"] = str(asked.has_ui).lower()
     try:

@@ -100,7 +100,7 @@ def by_topic(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.
     if names.null_count:
         raise SinkError(
             f"{names.null_count} of {rows.num_rows} rows have no topic: the column 'topic' is null there. "
-            "Set the option 'topic', or fill the column"
+            "Set the option 'topic', or fill the column ('to_topic' in a pipeline)"
         )
     found = names.unique().to_pylist()
     if len(found) == 1:

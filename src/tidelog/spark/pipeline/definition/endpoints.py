@@ -145,7 +145,7 @@ def topic(
     return Topic(tuple(names), pattern, texts({**(options or {}), **more}), where, key, value)
 
 
-def parquet(path: Path, *, schema: str | None = None, partition_by: tuple[str, ...] = (), **options: Any) -> Files:
+def parquet(path: Path, *, schema: str | None = None, partition_by: str | Sequence[str] = (), **options: Any) -> Files:
     """Parquet files in a directory."""
     return spark_format("parquet", path, schema=schema, partition_by=partition_by, **options)
 
@@ -153,8 +153,8 @@ def parquet(path: Path, *, schema: str | None = None, partition_by: tuple[str, .
 def delta(
     path: Path,
     *,
-    partition_by: Sequence[str] = (),
-    columns: Sequence[str] = (),
+    partition_by: str | Sequence[str] = (),
+    columns: str | Sequence[str] = (),
     storage: Mapping[str, Any] | None = None,
     compact_every: Duration | None = None,
     merge_schema: bool = False,
@@ -166,7 +166,7 @@ def delta(
     `merge_schema=True` columns that only the rows have are added to the table, and those that only it has become null.
     """
     return Delta(
-        os.fspath(path), tuple(partition_by), tuple(columns), texts(storage or {}), compact_every, merge_schema
+        os.fspath(path), _names(partition_by), _names(columns), texts(storage or {}), compact_every, merge_schema
     )
 
 
@@ -175,8 +175,8 @@ def iceberg(
     *,
     warehouse: Path | None = None,
     catalog: str = "default",
-    partition_by: Sequence[str] = (),
-    columns: Sequence[str] = (),
+    partition_by: str | Sequence[str] = (),
+    columns: str | Sequence[str] = (),
     storage: Mapping[str, Any] | None = None,
     properties: Mapping[str, Any] | None = None,
     compact_every: Duration | None = None,
@@ -193,8 +193,8 @@ def iceberg(
         table,
         catalog,
         where,
-        tuple(partition_by),
-        tuple(columns),
+        _names(partition_by),
+        _names(columns),
         texts(storage or {}),
         texts(properties or {}),
         compact_every,
@@ -217,9 +217,7 @@ def merge_changes(
     column. A change whose column `operation` is one of `delete` removes the row, or, with `keep_deleted="deleted"`,
     sets this column to true: then a change that arrives after the deletion, but is older, is recognised.
     """
-    keys = (key,) if isinstance(key, str) else tuple(key)
-    deletes = (delete,) if isinstance(delete, str) else tuple(delete)
-    return Changes(table, keys, order_by, operation, deletes, keep_deleted)
+    return Changes(table, _names(key), order_by, operation, _names(delete), keep_deleted)
 
 
 def refreshed(source: "Source", *, every: Duration) -> Refreshed:
@@ -237,11 +235,11 @@ def spark_format(
     path: Path | None = None,
     *,
     schema: str | None = None,
-    partition_by: tuple[str, ...] = (),
+    partition_by: str | Sequence[str] = (),
     **options: Any,
 ) -> Files:
     """Anything that `spark.readStream.format(...)`, `spark.read` or `writeStream` knows by name."""
-    return Files(format, None if path is None else os.fspath(path), schema, texts(options), tuple(partition_by))
+    return Files(format, None if path is None else os.fspath(path), schema, texts(options), _names(partition_by))
 
 
 def each_batch(function: "Callable[[DataFrame, int], object]") -> EachBatch:
@@ -255,6 +253,11 @@ def with_room(sink: Topic, record_bytes: int) -> Topic:
     if _REQUEST_BYTES in given:
         return sink
     return replace(sink, options={**sink.options, _REQUEST_BYTES: str(record_bytes)})
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    """One name may stand alone: as a sequence, `"day"` would be the columns `d`, `a` and `y`."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def texts(options: Mapping[str, Any]) -> dict[str, str]:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 RECORD_COLUMNS: Final = frozenset(
     {"key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers", RECORD, ERROR}
 )
+ROUTE_COLUMNS: Final = frozenset({"to_topic", "to_partition"})
+"""Where a row goes: not part of its value."""
 _PARSED: Final = "_tidelog_parsed"
 _CORRUPT: Final = "_tidelog_corrupt"
 _STRICT: Final = {"columnNameOfCorruptRecord": _CORRUPT, "allowSingleQuotes": "false"}
@@ -33,10 +35,11 @@ def parse(rows: "DataFrame", schema: str, column: str) -> "DataFrame":
 
 
 def pack(rows: "DataFrame", columns: Sequence[str] | None, key: str | None) -> "DataFrame":
-    """`columns` as a JSON object in `value`, `key` as text in `key`; the record's own headers stay."""
-    chosen = list(columns) if columns is not None else [name for name in rows.columns if name not in RECORD_COLUMNS]
+    """`columns` as a JSON object in `value`, `key` as text in `key`; the headers and where the row goes stay."""
+    others = RECORD_COLUMNS | ROUTE_COLUMNS
+    chosen = list(columns) if columns is not None else [name for name in rows.columns if name not in others]
     value = F.to_json(F.struct(*[F.col(f"`{name}`") for name in chosen]), {"ignoreNullFields": "false"})
-    kept = [F.col(name) for name in ("headers", RECORD, ERROR) if name in rows.columns]
+    kept = [F.col(name) for name in ("headers", "to_topic", "to_partition", RECORD, ERROR) if name in rows.columns]
     new_key = F.col(f"`{key}`").cast("string") if key is not None else _old_key(rows)
     return rows.select(new_key.cast("binary").alias("key"), value.cast("binary").alias("value"), *kept)
 

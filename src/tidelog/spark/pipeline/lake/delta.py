@@ -20,10 +20,11 @@ from uuid import uuid4
 from pyspark.sql.types import StructType
 
 from tidelog.spark.pipeline.definition.endpoints import Delta
+from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.lake import storage
 from tidelog.spark.pipeline.lake.batches import PLAN_DIGITS, Batch, Committed, is_written
 from tidelog.spark.pipeline.lake.commits import until_no_conflict
-from tidelog.spark.pipeline.lake.evolution import Columns, arrow_columns, fitted, table_columns
+from tidelog.spark.pipeline.lake.evolution import Columns, arrow_columns, created_columns, fitted, table_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +56,8 @@ class DeltaLake:
         if found is not None and self._has(found, batch):
             return False
         columns = self._columns_for(rows.schema, found)
-        actions = self._write_files(rows, columns)
+        names = self._partition_by if found is None else _partition_columns(found)
+        actions = self._write_files(rows, columns, names)
         return self._commit(lambda: self._add(columns, batch, actions))
 
     def merge(self, rows: "DataFrame", batch: Batch, changes: "KeyedChanges") -> bool:
@@ -118,7 +120,6 @@ class DeltaLake:
     def _add(self, columns: StructType, batch: Batch, actions: list[Any]) -> bool:
         from deltalake.transaction import create_table_with_add_actions
 
-        names = list(self._partition_by)
         found = self.opened()
         how = _commit_properties(batch)
         if found is None:
@@ -127,7 +128,7 @@ class DeltaLake:
                 delta_schema(columns),
                 actions,
                 mode="error",
-                partition_by=names,
+                partition_by=list(self._partition_by),
                 storage_options=self._options,
                 commit_properties=how,
             )
@@ -135,6 +136,7 @@ class DeltaLake:
         # Checked again: a driver that was taken for dead may have committed since. After this, Delta's check sees it.
         if self._has(found, batch):
             return False
+        names = list(_partition_columns(found))
         found.create_write_transaction(actions, "append", found.schema(), names, commit_properties=how)
         return True
 
@@ -159,11 +161,11 @@ class DeltaLake:
         merging.execute()
         return True
 
-    def _write_files(self, rows: "DataFrame", columns: StructType) -> list[Any]:
+    def _write_files(self, rows: "DataFrame", columns: StructType, names: tuple[str, ...]) -> list[Any]:
         """Write the rows below the table, on the executors; the files, which no commit names yet."""
         from deltalake.transaction import AddAction
 
-        path, names, settings = self._path, self._partition_by, self._settings
+        path, settings = self._path, self._settings
         schema = arrow_columns(columns)
 
         def write(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
@@ -197,12 +199,19 @@ class DeltaLake:
         own: a driver that dies after it leaves columns without values, and the batch that is repeated finds them.
         """
         if found is None:
-            return rows
+            self._check_partitions(rows)
+            return created_columns(rows)
         there = _columns(found)
         if self._rule.after(there, rows) == there:
             return there
         self._commit(lambda: self._add_columns(rows))
         return _columns(self.opened())
+
+    def _check_partitions(self, rows: StructType) -> None:
+        there = rows.fieldNames()
+        for name in self._partition_by:
+            if name not in there:
+                raise PipelineError(f"{self.name}: partition_by has {name!r}, but the rows have {', '.join(there)}")
 
     def _add_columns(self, rows: StructType) -> bool:
         found = self.opened()
@@ -225,6 +234,11 @@ def _columns(table: Any) -> StructType:
     import pyarrow as pa
 
     return table_columns(pa.schema(table.schema().to_arrow()))
+
+
+def _partition_columns(table: Any) -> tuple[str, ...]:
+    """The table's own: a file of other partitions would be read without the values of their columns."""
+    return tuple(table.metadata().partition_columns)
 
 
 def _committed(table: Any, application: str) -> Committed | None:

@@ -122,15 +122,30 @@ def arrow_columns(columns: StructType) -> "pa.Schema":
     return to_arrow_schema(columns, timezone="UTC")
 
 
+def created_columns(rows: StructType) -> StructType:
+    """The columns of a table that a first batch creates: later batches may have nulls where this one has none."""
+    return StructType([StructField(each.name, _nullable(each.dataType), True, each.metadata) for each in rows.fields])
+
+
 def fitted(rows: "pa.Table", columns: "pa.Schema") -> "pa.Table":
-    """The rows with these columns, in this order: cast, and null where they have none."""
+    """The rows with these columns, in this order: cast, and null where they have none.
+
+    Raises PipelineError if a column that the table requires has nulls: its log would accept the file, and its readers
+    would not.
+    """
     import pyarrow as pa
 
     arrays = [
         rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
         for field in columns
     ]
-    return pa.table(arrays, schema=pa.schema([field.with_nullable(True) for field in columns]))
+    for field, values in zip(columns, arrays, strict=True):
+        if not field.nullable and values.null_count:
+            raise PipelineError(
+                f"the table has column {field.name!r} as NOT NULL, but {values.null_count} of the rows have no value "
+                f"there: reject them in the steps, with fail_when('{field.name} is null', …)"
+            )
+    return pa.table(arrays, schema=columns)
 
 
 def _fits(given: DataType, there: DataType) -> bool:

@@ -23,7 +23,7 @@ from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.lake import storage
 from tidelog.spark.pipeline.lake.batches import Batch, Committed, is_written
 from tidelog.spark.pipeline.lake.commits import until_no_conflict
-from tidelog.spark.pipeline.lake.evolution import Columns, arrow_columns, fitted, table_columns
+from tidelog.spark.pipeline.lake.evolution import Columns, arrow_columns, created_columns, fitted, table_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,16 +131,17 @@ class IcebergTable:
 
     def _create(self, rows: "DataFrame") -> "Table":
         from pyiceberg.exceptions import TableAlreadyExistsError
-        from pyspark.sql.pandas.types import to_arrow_schema
 
         namespace = self._endpoint.table.rpartition(".")[0]
         self._catalog.create_namespace_if_not_exists(namespace)
-        schema = to_arrow_schema(rows.schema, timezone="UTC")
+        schema = arrow_columns(created_columns(rows.schema))
         try:
             with self._catalog.create_table_transaction(self._endpoint.table, schema) as transaction:
                 _partition(transaction, self._endpoint.partition_by)
         except TableAlreadyExistsError:
             pass
+        except ValueError as error:
+            raise PipelineError(f"{self.name}: partition_by is {list(self._endpoint.partition_by)}: {error}") from None
         return self._current()
 
     def _commit(self, commit: Callable[[], bool]) -> bool:
@@ -185,7 +186,7 @@ class IcebergTable:
             found = table.scan(row_filter=matching, selected_fields=(*keys, order)).to_arrow().select([*keys, order])
             there = found.cast(pa.schema([source.schema.field(name) for name in (*keys, order)]))
             winning = _newer(source, there, changes)
-            replaced = winning.join(there.select(keys), keys, join_type="left semi")
+            replaced = winning.select(keys).join(there.select(keys), keys, join_type="left semi")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 if replaced.num_rows:
@@ -301,12 +302,15 @@ def _write_files(rows: "DataFrame", table: "Table") -> list[Any]:
 
 def _newer(source: "pa.Table", there: "pa.Table", changes: "KeyedChanges") -> "pa.Table":
     """The changes that are not older than the row that the table has."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    stored, keys = "_stored", list(changes.key)
-    joined = source.join(there.rename_columns([*keys, stored]), keys, join_type="left outer")
+    stored, row, keys = "_stored", "_row", list(changes.key)
+    # Arrow joins no structs and arrays, not even beside the keys: their rows are taken by number.
+    numbered = source.select([*keys, changes.order_by]).append_column(row, pa.array(range(source.num_rows), pa.int64()))
+    joined = numbered.join(there.rename_columns([*keys, stored]), keys, join_type="left outer")
     is_newer = pc.fill_null(pc.greater_equal(joined[changes.order_by], joined[stored]), True)
-    return joined.filter(is_newer).select(source.column_names)
+    return source.take(joined.filter(is_newer)[row])
 
 
 def _remaining(winning: "pa.Table", changes: "KeyedChanges") -> "pa.Table":

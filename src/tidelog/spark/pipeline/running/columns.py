@@ -6,6 +6,7 @@
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
+from pyspark.sql.types import BinaryType, NullType, StringType
 
 from tidelog.client.retry import headers as names
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
@@ -99,6 +100,13 @@ def _route(rows: "DataFrame", sink: "Topic") -> "dict[str, Column]":
     if not sink.names and "to_topic" not in rows.columns:
         raise PipelineError("topic() without a name needs a column `to_topic` with the topic of each row")
     target = F.lit(sink.names[0]) if sink.names else F.col("to_topic")
+    for name in {sink.key or "key", value} & set(rows.columns):
+        kind = rows.schema[name].dataType
+        if not isinstance(kind, StringType | BinaryType | NullType):
+            raise PipelineError(
+                f"{sink} takes text or bytes, but the column `{name}` is {kind.simpleString()}: "
+                "cast it to string in a step, or end the steps with pack_json()"
+            )
     return {"key": _binary(rows, sink.key or "key"), "value": _binary(rows, value), "topic": target}
 
 

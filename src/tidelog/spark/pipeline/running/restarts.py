@@ -24,8 +24,12 @@ _LASTING: Final = (
     "; set on_failure to go on without such rows",
     "this query has already written",
     "and the brokers reject it",
+    "rows have no topic",
+    "sources in the checkpoint offsets",
+    "SQLSTATE: 22",
 )
-"""Found in the message of failures that the same batch would meet again."""
+"""Found in the message of failures that the same batch would meet again. SQL's class 22 is about values: a cast that is
+impossible, a division by zero, an overflow."""
 
 
 @dataclass(frozen=True, slots=True)

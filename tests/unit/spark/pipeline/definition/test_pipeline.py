@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.spark.pipeline import DeadLetters, Pipeline, delta, each_batch, parquet, spark_format, topic
+from tidelog.spark.pipeline import DeadLetters, Pipeline, delta, each_batch, iceberg, parquet, spark_format, topic
 from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.definition.endpoints import Topic
 from tidelog.spark.pipeline.failing.parked_hint import ParkedTopicHint, hint_for
@@ -31,6 +31,12 @@ def test_places_are_described_in_a_few_words() -> None:
 def test_options_are_texts_as_spark_wants_them() -> None:
     made = topic("a", includeHeaders=True, maxOffsetsPerTrigger=5, options={"kafka.client.id": "me"})
     assert made.options == {"includeHeaders": "true", "maxOffsetsPerTrigger": "5", "kafka.client.id": "me"}
+
+
+def test_a_single_column_need_not_be_in_a_list() -> None:
+    assert delta("/x", partition_by="day", columns="id") == delta("/x", partition_by=["day"], columns=["id"])
+    assert iceberg("a.b", partition_by="day(at)", columns="id").partition_by == ("day(at)",)
+    assert parquet("/x", partition_by="day").partition_by == ("day",)
 
 
 def test_without_a_policy_each_sink_of_several_has_a_checkpoint_of_its_own() -> None:

@@ -35,12 +35,12 @@ KINDS = {
 
 
 class Rows:
-    """Rows in two tasks, the second without any."""
+    """Rows in two tasks, the second without any. A column of `name type required` has no nulls, as Spark knows it."""
 
     def __init__(self, rows, schema):
         fields = [text.split() for text in schema.split(", ")]
         self.text = schema
-        self.schema = StructType([StructField(field, KINDS[kind]) for field, kind in fields])
+        self.schema = StructType([StructField(field, KINDS[kind], not required) for field, kind, *required in fields])
         self.columns = self.schema.fieldNames()
         columns = list(zip(*rows, strict=True)) or [()] * len(self.columns)
         arrays = dict(zip(self.columns, map(list, columns), strict=True))

@@ -3,7 +3,10 @@
 from collections import Counter
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, Schema
+from pyiceberg.catalog import load_catalog
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tests.unit.spark.pipeline.lake.rows import KINDS, Rows
@@ -17,7 +20,7 @@ from tidelog.spark.pipeline.lake.changes import KeyedChanges
 from tidelog.spark.pipeline.lake.iceberg import transform_of
 
 ORDERS = "id long, day string"
-CHANGES = "id long, name string, lsn long, _deleted boolean"
+CHANGES = "id long, name string, lsn long, _deleted boolean required"
 KIND: dict[str, Any] = {"delta": delta_module.DeltaLake, "iceberg": iceberg_module.IcebergTable}
 
 
@@ -214,6 +217,20 @@ def test_iceberg_partitions_by_transforms(tmp_path):
     assert transform_of("country") == ("country", "identity")
 
 
+@pytest.mark.parametrize(("first", "later"), [((), ["day"]), (["day"], ()), (["day"], ["id"])])
+def test_rows_go_into_the_partitions_that_the_table_was_created_with(kind, tmp_path, first, later):
+    open_table(endpoint(kind, tmp_path, partition_by=first)).append(orders([1], "2026-01-01"), Batch("q", 0))
+    table = open_table(endpoint(kind, tmp_path, partition_by=later))
+    table.append(orders([2], "2026-01-02"), Batch("q", 1))
+    assert {row["id"]: row["day"] for row in table.read().to_pylist()} == {1: "2026-01-01", 2: "2026-01-02"}
+
+
+def test_a_partition_by_that_the_rows_do_not_have_is_refused(kind, tmp_path):
+    table = open_table(endpoint(kind, tmp_path, partition_by=["dya"]))
+    with pytest.raises(PipelineError, match=r"partition_by.*'dya'"):
+        table.append(orders([1]), Batch("q", 0))
+
+
 @pytest.mark.parametrize("keep_deleted", [None, "deleted"])
 def test_the_last_change_of_a_key_wins(kind, tmp_path, keep_deleted):
     table = open_table(endpoint(kind, tmp_path))
@@ -234,6 +251,20 @@ def test_the_last_change_of_a_key_wins(kind, tmp_path, keep_deleted):
         assert merge(3, (2, "older than its deletion", 13, False))
         rows = {row["id"]: row for row in table.read().to_pylist()}
         assert rows[2][keep_deleted]
+
+
+def test_changes_of_columns_with_structs_and_arrays_are_merged(kind, tmp_path):
+    table = open_table(endpoint(kind, tmp_path))
+    changes = KeyedChanges(("id",), "lsn")
+    schema = "id long, lsn long, home point, seen points, _deleted boolean required"
+
+    def merge(number, *rows):
+        return table.merge(Rows([(*row, False) for row in rows], schema), Batch("q", number), changes)
+
+    merge(0, (1, 10, {"x": 1}, [{"x": 2}]), (2, 11, None, []))
+    merge(1, (1, 20, {"x": 3}, []), (2, 5, {"x": 9}, [{"x": 9}]))
+    rows = {row["id"]: (row["home"], row["seen"]) for row in table.read().to_pylist()}
+    assert rows == {1: ({"x": 3}, []), 2: (None, [])}
 
 
 def test_a_change_without_a_key_is_refused(kind, tmp_path):
@@ -288,3 +319,35 @@ def test_what_a_table_has_decides_about_a_batch():
     assert not is_written(Batch("q", 5), Committed(4), "t")
     assert is_written(Batch("q", 5, "a"), Committed(5, "a"), "t")
     assert is_written(Batch("q", 5), Committed(5, "a"), "t"), "an unknown plan is taken for the same"
+
+
+def test_a_column_that_has_no_nulls_in_the_first_batch_may_have_them_later(kind, tmp_path):
+    """Spark says so of constants and counters; the steps may change."""
+    table = open_table(endpoint(kind, tmp_path))
+    table.append(Rows([(1, "eu")], "id long, region string required"), Batch("q", 0))
+    table.append(Rows([(2, None)], "id long, region string"), Batch("q", 1))
+    assert {row["id"]: row["region"] for row in table.read().to_pylist()} == {1: "eu", 2: None}
+    assert table.read().schema.field("region").nullable
+
+
+def test_a_null_in_a_required_column_of_the_table_is_refused(kind, tmp_path):
+    described = endpoint(kind, tmp_path)
+    table = open_table(described)
+    create_required(kind, described)
+    table.append(Rows([(1, "eu", 10)], "id long, region string, lsn long"), Batch("q", 0))
+    with pytest.raises(PipelineError, match=r"'region'.*NOT NULL.*1 of the rows.*fail_when\('region is null'"):
+        table.append(Rows([(2, None, 11)], "id long, region string, lsn long"), Batch("q", 1))
+    changes = "id long, region string, lsn long, _deleted boolean required"
+    table.merge(Rows([(1, "us", 12, False)], changes), Batch("q", 2), KeyedChanges(("id",), "lsn"))
+    assert table.read().to_pylist() == [{"id": 1, "region": "us", "lsn": 12}]
+
+
+def create_required(kind, described):
+    region = pa.field("region", pa.string(), nullable=False)
+    columns = pa.schema([pa.field("id", pa.int64()), region, pa.field("lsn", pa.int64())])
+    if kind == "delta":
+        DeltaTable.create(described.path, Schema.from_arrow(columns))
+        return
+    catalog = load_catalog("default", **iceberg_module.catalog_properties(described))
+    catalog.create_namespace("shop")
+    catalog.create_table("shop.orders", columns)
