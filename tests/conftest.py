@@ -96,8 +96,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByJvm(config, log)
 
 
-def pytest_configure() -> None:
+def _try_no_constants() -> None:
+    """Hypothesis tries numbers and texts that stand in the sources, too, and parses a thousand modules for them.
+
+    That takes each process of a first run seven seconds. The profile `thorough` has them; there is no setting for it.
+    """
+    from hypothesis.internal.conjecture import providers
+
+    if hasattr(providers, "_get_local_constants"):
+        none = providers._local_constants  # empty before the first example
+        providers._get_local_constants = lambda: none
+
+
+def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until all is collected: `pytest_collection_finish`
+    if config.getoption("--hypothesis-profile", None) != "thorough":
+        _try_no_constants()
     # A script's background jobs ignore SIGINT, and so would every process that a test starts and interrupts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
