@@ -34,6 +34,10 @@ GROUPS_MAX: Final = 2_000
 
 GROUPS_AT_ONCE: Final = 16
 
+PART_SECONDS_MAX: Final = 10.0
+"""A broker that has just died is asked again and again. A look at what is wrong must not wait for the minute that the
+client gives it."""
+
 TOPIC_SETTINGS: Final = ("min.insync.replicas", "unclean.leader.election.enable", "retention.ms", "cleanup.policy")
 THROTTLES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 BROKER_SETTINGS: Final = (
@@ -87,10 +91,13 @@ async def take(admin: AsyncAdmin, now_ms: int) -> Snapshot:
 
 async def _part(seen: Snapshot, name: str, reading: Awaitable[T], empty: T) -> T:
     try:
-        return await reading
+        async with asyncio.timeout(PART_SECONDS_MAX):
+            return await reading
+    except TimeoutError:
+        seen.unread[name] = f"not all brokers answered within {PART_SECONDS_MAX:g} s"
     except (ClientError, ApiError) as error:
         seen.unread[name] = str(error)
-        return empty
+    return empty
 
 
 async def _settings(seen: Snapshot, admin: AsyncAdmin) -> None:
