@@ -94,6 +94,7 @@ def test_brokers_that_do_not_start_are_named_with_their_exit_code(tmp_path: Path
     assert "Unknown child process" not in refused.err
 
 
+@pytest.mark.long
 def test_what_a_cluster_did_not_start_with_is_not_remembered(tmp_path: Path) -> None:
     place = tmp_path / "c"
     refused_up(place, "--brokers", "2", "--port", "0", "--set", "nope=1")
@@ -128,6 +129,7 @@ def test_a_cluster_that_is_stopped_while_it_starts_leaves_no_broker_behind(
     assert b"Traceback" not in said
 
 
+@pytest.mark.long
 def test_a_cluster_whose_supervisor_was_killed_is_up_when_every_broker_serves(directory: Path) -> None:
     before = json.loads((directory / "cluster.json").read_text())
     cluster(directory, "kill", "1")
