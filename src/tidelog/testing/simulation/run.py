@@ -6,18 +6,19 @@ one by one, and stay out where the seed fails without them.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from time import process_time
 from typing import Final
 
-from tidelog.client import AsyncAdmin, NewTopic
+from tidelog.client import AsyncAdmin, ClientError, NewTopic
 from tidelog.testing.simulation import coordinator_state
 from tidelog.testing.simulation.cleaning import COMPACTED_TOPIC, COMPACTING_BROKER, soon_settled
 from tidelog.testing.simulation.delay_switching import DELAY_ENABLE, DelaySwitching
@@ -35,6 +36,7 @@ FAULTS_PER_SEED: Final = 6
 _HEALTHY_SECONDS_MAX: Final = 120.0
 _REST_SECONDS_MAX: Final = 60.0
 _DELAYED_SECONDS_MAX: Final = 300.0
+_CREATION_ATTEMPTS: Final = 50
 _STORY_LINES: Final = 60
 
 
@@ -182,10 +184,14 @@ def _deliver_the_rest(cluster: Simulation, delayed: DelayedLoad) -> None:
 
 
 async def _create_topics(servers: str, swarm: Swarm, topics: Sequence[str]) -> None:
+    new = [NewTopic(name, PARTITIONS, swarm.replicas, configs=_topic_settings(name, swarm)) for name in topics]
     async with AsyncAdmin({"bootstrap.servers": servers}) as admin:
-        await admin.create_topics(
-            [NewTopic(name, PARTITIONS, swarm.replicas, configs=_topic_settings(name, swarm)) for name in topics]
-        )
+        for _ in range(_CREATION_ATTEMPTS):
+            with suppress(ClientError):  # a broker serves before the others have heard of it: there are too few
+                await admin.create_topics(new)
+                return
+            await asyncio.sleep(0.1)
+        await admin.create_topics(new)
 
 
 def _topic_settings(name: str, swarm: Swarm) -> dict[str, str]:
