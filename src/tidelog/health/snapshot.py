@@ -34,7 +34,7 @@ GROUPS_MAX: Final = 2_000
 
 GROUPS_AT_ONCE: Final = 16
 
-PART_SECONDS_MAX: Final = 10.0
+PART_SECONDS_MAX: Final = 5.0
 """A broker that has just died is asked again and again. A look at what is wrong must not wait for the minute that the
 client gives it."""
 
