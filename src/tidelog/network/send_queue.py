@@ -2,7 +2,8 @@
 
 A `Connection` puts chunks in and calls `send` when the socket has room. Bytes and short slices that follow one another
 leave in one call: the slices are read into a buffer that is used again and again. A short reply that finds the queue
-empty need not even be queued: `send_at_once` gathers it in that buffer.
+empty need not even be queued: `send_at_once` gathers it in that buffer. Unless it is very short, its first bytes leave
+before the others are read: the peer wakes up meanwhile.
 
 Longer slices leave by `sendfile`, and only whole pages of them: the system sends 16 pages with each of its steps, which
 fill a segment of 64 KiB if the first of them is whole. What lies before the first page border is read and leaves with
@@ -31,6 +32,9 @@ For 64 KiB the two copies take three quarters of the processor time that those c
 256 KiB a little less. A transport that is not plain copies in any case: all that fits the buffer is read for it.
 """
 
+_FIRST_BYTES: Final = 16 << 10
+"""What leaves by itself of a reply that is more than twice as long. A fetch of 64 KiB takes a tenth less time."""
+
 _CHUNKS_PER_CALL_MAX: Final = 512
 _PAGE_BYTES: Final = mmap.PAGESIZE
 _preadv: Final = os.preadv
@@ -52,7 +56,7 @@ Chunk = bytes | FileChunk
 class SendQueue:
     """Chunks in order, and how much of the first is sent. Short slices are read into `scratch`, which is shared."""
 
-    __slots__ = ("_copied_max", "_is_corked", "_scratch", "_sendmsg", "_sent", "_transport", "chunks")
+    __slots__ = ("_copied_max", "_is_corked", "_scratch", "_sendmsg", "_sent", "_transport", "_whole_max", "chunks")
 
     def __init__(self, transport: Transport, scratch: memoryview) -> None:
         self.chunks: deque[Chunk] = deque()
@@ -61,11 +65,12 @@ class SendQueue:
         self._sendmsg = transport.sendmsg
         self._scratch = scratch
         self._copied_max = min(COPIED_BYTES_MAX, len(scratch)) if transport.is_plain else len(scratch)
+        self._whole_max = 2 * _FIRST_BYTES if transport.is_plain else self._copied_max
         self._sent = 0
         self._is_corked = False
 
     def send_at_once(self, reply: Sequence[Chunk]) -> tuple[int, int]:
-        """Send a short reply, while nothing is queued, with one call: its size, and how many bytes of it were sent.
+        """Send a short reply, while nothing is queued: its size, and how many bytes of it were sent.
 
         Both are 0 for one that is not short. Raises OSError as `send` of a socket does.
         """
@@ -74,13 +79,41 @@ class SendQueue:
         for chunk in reply:
             start = size
             size += len(chunk)
-            if size > self._copied_max:
-                return 0, 0
+            if size > self._whole_max:
+                return self._send_in_two(reply)
             if chunk.__class__ is bytes:
                 scratch[start:size] = chunk
             elif _preadv(chunk.fd, (scratch[start:size],), chunk.position) != size - start:  # type: ignore[union-attr]
                 raise _file_ended()
         return size, self._transport.send(scratch[:size])
+
+    def _send_in_two(self, reply: Sequence[Chunk]) -> tuple[int, int]:
+        """Send the first bytes, then the rest."""
+        size = sum(map(len, reply))
+        if size > self._copied_max:
+            return 0, 0
+        send, scratch = self._transport.send, self._scratch
+        self._gather(reply, 0, _FIRST_BYTES)
+        sent = send(scratch[:_FIRST_BYTES])
+        if sent < _FIRST_BYTES:
+            return size, sent
+        self._gather(reply, _FIRST_BYTES, size)
+        try:
+            return size, sent + send(scratch[_FIRST_BYTES:size])
+        except (BlockingIOError, InterruptedError):
+            return size, sent
+
+    def _gather(self, reply: Sequence[Chunk], start: int, stop: int) -> None:
+        """Have the bytes of a reply from `start` to `stop` at the same place of the buffer."""
+        at = 0
+        for chunk in reply:
+            first, last = max(start, at), min(stop, at + len(chunk))
+            if first < last:
+                if isinstance(chunk, bytes):
+                    self._scratch[first:last] = chunk[first - at : last - at]
+                else:
+                    self._read(chunk.fd, chunk.position + first - at, first, last - first)
+            at += len(chunk)
 
     def put_rest(self, reply: Iterable[Chunk], sent: int) -> None:
         """Queue chunks whose first `sent` bytes have left already."""

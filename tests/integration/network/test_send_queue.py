@@ -77,7 +77,16 @@ def pair() -> Iterator[Pair]:
     made.close()
 
 
-BORDERS = [mmap.PAGESIZE, COPIED_BYTES_MAX, COPIED_BYTES_MAX + 1, SCRATCH_BYTES, SCRATCH_BYTES + 1, 400_000]
+BORDERS = [
+    mmap.PAGESIZE,
+    32_768,
+    32_769,
+    COPIED_BYTES_MAX,
+    COPIED_BYTES_MAX + 1,
+    SCRATCH_BYTES,
+    SCRATCH_BYTES + 1,
+    400_000,
+]
 sizes = st.integers(1, 100) | st.integers(1, 70_000) | st.sampled_from(BORDERS)
 pieces = st.lists(st.tuples(st.booleans(), sizes), min_size=1, max_size=8)
 
@@ -135,6 +144,19 @@ def test_a_file_that_is_shorter_than_promised_ends_the_connection(pair: Pair, tm
     pair.queue.chunks.extend([b"head", FileSlice(OpenFile(open_descriptor(str(path), 0)), 0, size)])
     with pytest.raises(ConnectionAbortedError):
         pair.queue.send()
+
+
+def test_the_first_bytes_of_a_reply_leave_before_the_rest_is_read(tmp_path: Path) -> None:
+    """The peer wakes up meanwhile. Seen by a rest that cannot be read."""
+    pair = Pair()
+    pair.sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    path = tmp_path / "cut"
+    path.write_bytes(CONTENT[:20_000])
+    reply: list[Chunk] = [b"head", FileSlice(OpenFile(open_descriptor(str(path), 0)), 0, 60_000)]
+    with pytest.raises(ConnectionAbortedError):
+        pair.queue.send_at_once(reply)
+    assert pair.transfer(16_384) == b"head" + CONTENT[: 16_384 - 4]
+    pair.close()
 
 
 @pytest.mark.parametrize("position", [0, 1, mmap.PAGESIZE - 1, mmap.PAGESIZE])
