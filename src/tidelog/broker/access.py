@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.announced_changes import AnnouncedChanges
 from tidelog.metadata.acls import (
@@ -41,6 +41,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 audit_logger = logging.getLogger("kafka.authorizer.logger")
 audit_logger.addFilter(LogRateLimit())
+
+
+class TopicFilter(NamedTuple):
+    """The topics that a principal may describe from a host, by the ACLs as they are when it is asked."""
+
+    authorizer: AclAuthorizer
+    principal: str
+    host: str
+
+    def allows(self, topic: str) -> bool:
+        return self.authorizer.is_allowed(
+            self.principal, self.host, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic
+        )
 
 
 class Access:
@@ -84,6 +97,10 @@ class Access:
             for operation in OPERATIONS[resource_type]
             if self.allows(session, operation, resource_type, name, is_logged=False)
         )
+
+    def topic_filter(self, session: Session) -> TopicFilter:
+        """Which topics a client may describe, for as long as it is asked."""
+        return TopicFilter(self.authorizer, session.principal, session.address)
 
     # --- changes ---
 

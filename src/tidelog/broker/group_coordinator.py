@@ -82,7 +82,8 @@ class GroupCoordinator:
             can_upgrade=policy in ("upgrade", "bidirectional"),
             can_downgrade=policy in ("downgrade", "bidirectional"),
         )
-        catalog = ImageCatalog(self._node.image)
+        access = self._node.access
+        catalog = ImageCatalog(self._node.image, None if access is None else access.authorizer)
         return CoordinatorRuntime(
             lambda partition: GroupShard(partition, settings, _new_id, catalog),
             self._append,

@@ -59,6 +59,8 @@ class AclAuthorizer:
         self._entries: dict[ResourcePattern, tuple[AccessControlEntry, ...]] = {}
         self._prefix_lengths: dict[AclResourceType, Counter[int]] = {}
         """How many prefixes of each length there are, so that a change costs the same however many there are."""
+        self.version = 0
+        """Grows with each change of entries."""
         self._decisions: dict[Decision, bool] = {}
         self._decisions_by_type: dict[tuple[str, str, AclOperation, AclResourceType], bool] = {}
 
@@ -76,6 +78,7 @@ class AclAuthorizer:
             self._entries.pop(resource, None)
         self._decisions.clear()
         self._decisions_by_type.clear()
+        self.version += 1
 
     def resources(self) -> list[ResourcePattern]:
         return list(self._entries)

@@ -10,7 +10,7 @@ from tests.unit.groups.world import GROUP, Call, Log
 from tidelog.coordination import CoordinatorRuntime
 from tidelog.groups import GroupSettings, GroupShard
 from tidelog.groups.consumer.checks import Asker
-from tidelog.groups.consumer.group import ConsumerGroup, TopicInfo
+from tidelog.groups.consumer.group import ConsumerGroup, TopicFilter, TopicInfo
 from tidelog.timing import ManualClock, Timer
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.consumer_group_heartbeat import (
@@ -98,9 +98,15 @@ class ConsumerWorld:
         assert found.consumer is not None
         return found.consumer
 
-    def send(self, request: ConsumerGroupHeartbeatRequest, *, gives_own_id: bool = False) -> Call:
+    def send(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        *,
+        gives_own_id: bool = False,
+        topic_filter: TopicFilter | None = None,
+    ) -> Call:
         call = Call()
-        asker = Asker("client", "/127.0.0.1", gives_own_id)
+        asker = Asker("client", "/127.0.0.1", gives_own_id, topic_filter)
         self.runtime.execute(0, lambda shard, now_ms: shard.consumer_heartbeat(request, asker, now_ms), call)
         return call
 

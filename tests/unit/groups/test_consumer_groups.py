@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.unit.groups.consumer_world import REBALANCE_MS, Client, ConsumerWorld, settle
-from tests.unit.groups.world import GROUP
+from tests.unit.groups.world import GROUP, Call
 from tidelog.groups import Committer, Joiner
 from tidelog.groups.consumer.group import MemberState
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -157,6 +157,77 @@ def test_a_pattern_matches_topics_that_come_later(world: ConsumerWorld) -> None:
     world.topics.put("vvv", 1)
     settle(client)
     assert ("vvv", 0) in client.owned
+
+
+class Reader(Client):
+    """A member of a user who may describe some topics."""
+
+    def __init__(self, world: ConsumerWorld, *allowed: str) -> None:
+        super().__init__(Limited(world, {*allowed}), (), regex=".*")  # type: ignore[arg-type]
+
+
+class Limited:
+    """The way of one user to the coordinator."""
+
+    def __init__(self, world: ConsumerWorld, allowed: set[str]) -> None:
+        self.world = world
+        self.topic_filter = Allowed(frozenset(allowed))
+
+    def send(self, request: ConsumerGroupHeartbeatRequest) -> Call:
+        return self.world.send(request, topic_filter=self.topic_filter)
+
+
+class Allowed(NamedTuple):
+    topics: frozenset[str]
+
+    def allows(self, topic: str) -> bool:
+        return topic in self.topics
+
+
+def test_a_pattern_matches_only_what_its_member_may_describe(world: ConsumerWorld) -> None:
+    stranger = Reader(world).join()
+    assert (stranger.code, stranger.owned) == (ErrorCode.NONE, set())
+    first, second = Reader(world, "t").join(), Reader(world, "u").join()
+    settle(stranger, first, second)
+    assert {name for name, _ in first.owned} == {"t"}
+    assert {name for name, _ in second.owned} == {"u"}
+    assert stranger.owned == set()
+
+
+def test_a_pattern_follows_the_rights_of_its_member(world: ConsumerWorld) -> None:
+    reader = Reader(world, "t").join()
+    reader.world.topic_filter = Allowed(frozenset({"u"}))  # type: ignore[union-attr]
+    settle(reader)
+    assert {name for name, _ in reader.owned} == {"u"}
+
+
+def test_after_a_load_patterns_match_what_the_group_reads_until_their_members_return(world: ConsumerWorld) -> None:
+    first, second = Reader(world, "t").join(), Reader(world, "u").join()
+    settle(first, second)
+    world.restart()
+    world.topics.put("secret", 3)
+    settle(first, second)
+    assert {name for name, _ in first.owned} == {"t"}
+    assert {name for name, _ in second.owned} == {"u"}
+
+
+def test_a_load_does_not_rebalance_a_group_whose_members_see_the_same(world: ConsumerWorld) -> None:
+    clients = [Client(world, (), regex=".*").join() for _ in range(3)]
+    settle(*clients)
+    world.restart()
+    epoch = world.group.epoch
+    settle(*clients)
+    assert world.group.epoch == epoch
+
+
+def test_a_topic_that_comes_later_reaches_all_patterns_in_one_rebalance(world: ConsumerWorld) -> None:
+    clients = [Client(world, (), regex=".*").join() for _ in range(3)]
+    settle(*clients)
+    epoch = world.group.epoch
+    world.topics.put("later", 6)
+    settle(*clients)
+    assert world.group.epoch == epoch + 1
+    assert all(("later" in {name for name, _ in client.owned}) for client in clients)
 
 
 def test_members_choose_the_assignor(world: ConsumerWorld) -> None:

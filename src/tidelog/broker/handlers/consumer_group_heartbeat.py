@@ -26,7 +26,9 @@ def handle(request: ConsumerGroupHeartbeatRequest, context: Context) -> Consumer
     if context.denied_topics(AclOperation.DESCRIBE, request.subscribed_topic_names or ()):
         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     gives_own_id = context.api_version >= _OWN_IDS_FROM
-    asker = Asker(context.client_id or "", f"/{context.session.address}", gives_own_id)
+    access, session = context.node.access, context.session
+    topic_filter = None if access is None else access.topic_filter(session)
+    asker = Asker(context.client_id or "", f"/{session.address}", gives_own_id, topic_filter)
     return context.node.groups.call(
         request.group_id,
         lambda shard, _respond, now_ms: shard.consumer_heartbeat(request, asker, now_ms),

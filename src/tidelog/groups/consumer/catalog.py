@@ -13,7 +13,7 @@ class Catalog(Protocol):
 
     @property
     def version(self) -> int:
-        """Grows with each change of topics."""
+        """Grows with each change of topics, and of what members may see of them."""
         ...
 
     def topic(self, name: str) -> TopicInfo | None: ...

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from tidelog.groups.consumer.assignors import ASSIGNORS
-from tidelog.groups.consumer.group import LEFT_FOR_NOW, ConsumerGroup, ConsumerMember
+from tidelog.groups.consumer.group import LEFT_FOR_NOW, ConsumerGroup, ConsumerMember, TopicFilter
 from tidelog.groups.consumer.patterns import check_pattern
 from tidelog.groups.consumer.reconciliation import is_within
 from tidelog.groups.consumer.schemas import Assignment
@@ -25,6 +25,8 @@ class Asker(NamedTuple):
     client_host: str
     gives_own_id: bool = False
     """From version 1 on members generate their own ids (KIP-1082)."""
+    topic_filter: TopicFilter | None = None
+    """Which topics a pattern of the member may match; None: all."""
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, asker: Asker) -> None:

@@ -5,9 +5,9 @@ Members are values: a decision appends a changed copy, and replay replaces the o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from tidelog.groups.classic.member import Protocols
 from tidelog.groups.consumer import schemas
@@ -86,6 +86,12 @@ class TopicInfo(NamedTuple):
     partition_count: int
 
 
+class TopicFilter(Hashable, Protocol):
+    """Which topics a member may see. Equal filters let the same topics through."""
+
+    def allows(self, topic: str) -> bool: ...
+
+
 class ConsumerGroup:
     """State of one group; changed by `replay` alone. Its offsets are in the `Group` that owns it."""
 
@@ -93,7 +99,9 @@ class ConsumerGroup:
         "assignment_epoch",
         "catalog_version",
         "epoch",
+        "filters",
         "group_id",
+        "matched",
         "members",
         "owners",
         "rejoining",
@@ -116,6 +124,10 @@ class ConsumerGroup:
         """Classic members that have to join again and have a timer for it; not stored."""
         self.catalog_version = -1
         """The version of the cluster's topics that `topics` was last compared with; not stored."""
+        self.matched: dict[str, frozenset[str]] = {}
+        """The topics that a member's pattern matched at that time; not stored."""
+        self.filters: dict[str, TopicFilter | None] = {}
+        """Which topics the pattern of a member may match, since its last heartbeat; not stored."""
 
     # --- questions ---
 

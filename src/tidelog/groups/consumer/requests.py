@@ -63,7 +63,7 @@ class ConsumerRequests:
         member = self._find(group, request, change)
         updated = _updated(member or ConsumerMember(change.member_id), request, asker)
         owned = None if request.topic_partitions is None else from_wire(request.topic_partitions)
-        stepped = self._progress.advance(change, member, updated, owned)
+        stepped = self._progress.advance(change, member, updated, owned, asker.topic_filter)
         timers: list[TimerChange] = [
             set_timer(SESSION, group.group_id, updated.member_id, self._settings.consumer_session_timeout_ms)
         ]
