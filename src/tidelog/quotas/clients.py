@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from hashlib import sha256
 from math import isfinite
 from typing import Final, NamedTuple
 
@@ -25,6 +26,10 @@ DEFAULT: Final = "<default>"
 
 _MEASURED_MAX: Final = 10_000
 """Users and client ids that are measured at the same time. Beyond, those that were idle longest start over."""
+
+_KEPT_LENGTH_MAX: Final = 255
+"""Of a client id that is kept as it is; of a longer one the hash is kept. On the wire it may have 32,767 bytes, so that
+those measured could fill hundreds of megabytes."""
 
 
 class QuotaType(Enum):
@@ -45,12 +50,13 @@ class QuotaEntity(NamedTuple):
 
 def _candidates(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, QuotaEntity]]:
     """The entities whose limits apply, the most specific first, each with those who share it."""
+    kept = client_id if len(client_id) <= _KEPT_LENGTH_MAX else sha256(client_id.encode()).hexdigest()
     for name in (user, DEFAULT):
         for client in (client_id, DEFAULT):
-            yield QuotaEntity(name, client), QuotaEntity(user, client_id)
+            yield QuotaEntity(name, client), QuotaEntity(user, kept)
         yield QuotaEntity(name, None), QuotaEntity(user, None)
     for client in (client_id, DEFAULT):
-        yield QuotaEntity(None, client), QuotaEntity(None, client_id)
+        yield QuotaEntity(None, client), QuotaEntity(None, kept)
 
 
 class ClientQuotas:
@@ -81,15 +87,21 @@ class ClientQuotas:
 
     def limit_of(self, user: str, client_id: str) -> tuple[QuotaEntity, float] | None:
         """The limit of a connection, with those who share it; None if there is none."""
+        if len(client_id) > _KEPT_LENGTH_MAX:
+            return self._resolve(user, client_id)
         key = user, client_id
         if key not in self._resolved:
             if len(self._resolved) >= _MEASURED_MAX:
                 self._resolved.clear()
-            self._resolved[key] = next(
-                ((sharing, self._limits[entity]) for entity, sharing in _candidates(*key) if entity in self._limits),
-                None,
-            )
+            self._resolved[key] = self._resolve(*key)
         return self._resolved[key]
+
+    def _resolve(self, user: str, client_id: str) -> tuple[QuotaEntity, float] | None:
+        for entity, sharing in _candidates(user, client_id):
+            limit = self._limits.get(entity)
+            if limit is not None:
+                return sharing, limit
+        return None
 
     def bucket_of(self, user: str, client_id: str, now_ms: int) -> TokenBucket | None:
         """What a client spends is taken from this bucket; None if there is no limit."""

@@ -7,7 +7,7 @@ the number of connections.
 Kafka has such a bucket for changes of topics alone (`TokenBucket`) and measures bytes and time over sampled windows.
 Both name the same wait after a burst: what was spent above the burst, over the rate. The windows then forget the burst
 all at once when its sample expires, debt included. A client that sends as fast as it may then has bursts eleven seconds
-apart, between 0.8 and 1.2 times its rate over 40 s; with requests of seconds' worth, or on many connections, it gets up
+apart, between 0.8 and 1.3 times its rate over 40 s; with requests of seconds' worth, or on many connections, it gets up
 to three times its rate for ever. A bucket forgets nothing.
 """
 

@@ -132,3 +132,16 @@ def test_a_wait_is_never_longer_than_a_response_can_name(limit: float) -> None:
     quotas.set_limit(QuotaEntity(None, "app"), limit)
     assert quotas.record("", "app", 100e6, 0) == 2**31 - 1
     assert quotas.try_record("", "app", 100e6, 0) == 2**31 - 1
+
+
+def test_a_long_client_id_is_limited_like_any_other_and_not_kept_whole() -> None:
+    quotas = ClientQuotas()
+    quotas.set_limit(QuotaEntity(None, DEFAULT), 10.0)
+    first, second = "a" * 30_000, "a" * 29_999 + "b"
+    quotas.set_limit(QuotaEntity(None, second), 20.0)
+    found = [quotas.limit_of("alice", each) for each in (first, second)]
+    assert [each and each[1] for each in found] == [10.0, 20.0]
+    assert quotas.record("alice", first, 1000, 0) > 0
+    assert quotas.wait_ms("alice", second, 0) == 0, "they share nothing"
+    assert quotas.wait_ms("bob", first, 0) > 0, "users with the same client id share its limit"
+    assert all(len(entity.client_id or "") <= 255 for entity, _ in quotas.measured())
