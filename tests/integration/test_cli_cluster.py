@@ -77,6 +77,7 @@ def test_a_cluster_goes_on_with_its_data_and_its_ports(directory: Path) -> None:
 def test_what_cannot_be_done_is_said_in_one_sentence(directory: Path, tmp_path: Path) -> None:
     for words, said in (
         (("up", "--directory", str(directory)), "is already running"),
+        (("up", "--port", "1", "--directory", str(directory)), "omit --port 1"),
         (("kill", "9", "--directory", str(directory)), "broker 9 does not exist; the cluster has 1, 2"),
         (("status", "--directory", str(tmp_path / "nothing")), "no cluster in"),
         (("restart", "1", "--directory", str(tmp_path / "nothing")), "no cluster in"),

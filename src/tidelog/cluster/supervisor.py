@@ -29,6 +29,7 @@ _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 30.0
 _LOG_TAIL_LINES: Final = 8
 _METRICS_PORT: Final = 9404
+_PORT_MAX: Final = 65_535
 
 ZOOKEEPER: Final = "zookeeper"
 """Names the supervisor's ZooKeeper where a command takes a broker."""
@@ -160,11 +161,18 @@ class Supervisor:
     async def add(self) -> BrokerDescription:
         """Start one more broker; it has no partitions until some are created on it or moved to it."""
         ids = [broker.broker_id for broker in self.description.brokers]
-        broker = BrokerDescription(max(ids, default=0) + 1, next(iter(free_ports(1, self.description.host))))
+        broker = BrokerDescription(max(ids, default=0) + 1, self._next_port())
         await self._start_broker(broker)
         self.description.brokers.append(broker)
         self.directory.write(self.description)
         return broker
+
+    def _next_port(self) -> int:
+        """The one after those of the other brokers; if that is taken, any that is free."""
+        following = max((broker.port for broker in self.description.brokers), default=0) + 1
+        if 1 < following <= _PORT_MAX and is_free(following, self.description.host):
+            return following
+        return next(iter(free_ports(1, self.description.host)))
 
     def signal(self, broker_id: int, number: int) -> None:
         """Send any signal: SIGSTOP and SIGCONT pause a broker and let it go on."""

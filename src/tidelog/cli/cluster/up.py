@@ -26,6 +26,7 @@ EXAMPLE: Final = "tidelog cluster up --brokers 3"
 
 _REFRESH_SECONDS: Final = 1.0
 _DETACH_SECONDS: Final = 90.0
+_FIRST_PORT: Final = 9092
 
 
 class UpCommand(TyperCommand):
@@ -46,8 +47,13 @@ def up(
         int | None, typer.Option("--brokers", help="How many brokers a new cluster has.", show_default="3", min=1)
     ] = None,
     port: Annotated[
-        int, typer.Option("--port", help="Port of the first broker; the others get the next ports. 0: any free ports.")
-    ] = 9092,
+        int | None,
+        typer.Option(
+            "--port",
+            help="Port of the first broker of a new cluster; the others get the next ports. 0: any free ports.",
+            show_default=str(_FIRST_PORT),
+        ),
+    ] = None,
     zookeeper: Annotated[
         str | None,
         typer.Option(
@@ -82,11 +88,17 @@ def up(
 
 
 def _describe(
-    place: ClusterDirectory, brokers: int | None, port: int, zookeeper: str | None, settings: dict[str, str]
+    place: ClusterDirectory, brokers: int | None, port: int | None, zookeeper: str | None, settings: dict[str, str]
 ) -> ClusterDescription:
     if not place.exists():
-        return new_description(brokers or 3, first_port=port or None, settings=settings, zookeeper=zookeeper)
+        first_port = _FIRST_PORT if port is None else port or None
+        return new_description(brokers or 3, first_port=first_port, settings=settings, zookeeper=zookeeper)
     description = place.read()
+    if port and port != description.brokers[0].port:
+        raise CommandError(
+            f"the cluster in {place.path} has the ports {_ports(description)}, which topics and clients know; "
+            f"omit --port {port}, or create another cluster with --directory"
+        )
     if zookeeper is not None and not _keeps_metadata_in(description, zookeeper):
         kept = description.zookeeper or "the directory itself"
         raise CommandError(f"the cluster in {place.path} keeps its metadata in {kept}; omit --zookeeper")
@@ -99,6 +111,10 @@ def _describe(
         )
     description.settings.update(settings)
     return description
+
+
+def _ports(description: ClusterDescription) -> str:
+    return ", ".join(str(broker.port) for broker in description.brokers)
 
 
 def _keeps_metadata_in(description: ClusterDescription, zookeeper: str) -> bool:

@@ -20,7 +20,11 @@ def list_quotas(
     if output is Format.JSON:
         print_json([{"entity": entity.parts, "quotas": values} for entity, values in found.items()])
     elif found:
-        rows = [(str(entity), name, value) for entity, values in found.items() for name, value in values.items()]
+        rows = [
+            (str(entity), name, int(value) if value.is_integer() else value)
+            for entity, values in found.items()
+            for name, value in values.items()
+        ]
         print_table(("OF", "QUOTA", "LIMIT"), sorted(rows))
     else:
         print_line("No quota is set.")
