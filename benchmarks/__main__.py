@@ -6,6 +6,7 @@
 `python -m benchmarks metrics` compares a broker with metrics to one without,
 `python -m benchmarks console` the latency of a large broker with and without an open console,
 `python -m benchmarks retry` the retries of clients with those of Celery, Dramatiq and kafka-python,
+`python -m benchmarks delay` measures the punctuality of delayed records and what a million of them cost,
 `python -m benchmarks hostile` sends hostile requests and writes HOSTILE.md.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import importlib
 import signal
 import sys
 import tempfile
@@ -34,46 +36,27 @@ HERE = Path(__file__).resolve().parent
 # Both brokers run with their defaults but for these two: a deleted topic leaves the disk within a second. By default
 # its dirty pages would be written back a minute later, in the time of another case.
 SETTINGS = {"log.segment.delete.delay.ms": "1000", "log.initial.task.delay.ms": "500"}
+PROGRAMS = {
+    "clients": "benchmarks.clients",
+    "cluster": "benchmarks.cluster",
+    "console": "benchmarks.console",
+    "delay": "benchmarks.delay",
+    "hostile": "benchmarks.hostile.command",
+    "metrics": "benchmarks.metrics",
+    "quotas": "benchmarks.quotas",
+    "retry": "benchmarks.retry",
+    "security": "benchmarks.security",
+    "spark": "benchmarks.spark",
+}
+"""The others, by the first argument; each is imported when it runs, with what it needs."""
 PROFILED = Plan(rounds=1, seconds=8.0, first_warm_up_seconds=1.0, warm_up_seconds=1.0)
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["spark"]:
-        from benchmarks import spark
-
-        return spark.main(sys.argv[2:])
-    if sys.argv[1:2] == ["hostile"]:
-        from benchmarks.hostile import command
-
-        return command.main(sys.argv[2:])
-    if sys.argv[1:2] == ["cluster"]:
-        from benchmarks import cluster
-
-        return cluster.main(sys.argv[2:])
-    if sys.argv[1:2] == ["metrics"]:
-        from benchmarks import metrics
-
-        return metrics.main(sys.argv[2:])
-    if sys.argv[1:2] == ["console"]:
-        from benchmarks import console
-
-        return console.main(sys.argv[2:])
-    if sys.argv[1:2] == ["security"]:
-        from benchmarks import security
-
-        return security.main(sys.argv[2:])
-    if sys.argv[1:2] == ["quotas"]:
-        from benchmarks import quotas
-
-        return quotas.main(sys.argv[2:])
-    if sys.argv[1:2] == ["retry"]:
-        from benchmarks import retry
-
-        return retry.main(sys.argv[2:])
-    if sys.argv[1:2] == ["clients"]:
-        from benchmarks import clients
-
-        return clients.main(sys.argv[2:])
+    if sys.argv[1:2] and sys.argv[1] in PROGRAMS:
+        program = importlib.import_module(PROGRAMS[sys.argv[1]])
+        code: int = program.main(sys.argv[2:])
+        return code
     options = parse_arguments()
     raise_descriptor_limit()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

@@ -34,14 +34,13 @@ from typing import Any, Final
 
 from benchmarks import tidelog_broker
 from benchmarks.processes import free_port
+from benchmarks.sections import put_between_marks
 from benchmarks.tidelog_broker import TidelogBroker
 from tidelog.client import Admin, AsyncRetryingConsumer, NewTopic, Producer, RetryPolicy, current_attempt
 
 CONCURRENCY: Final = 32
 PARTITIONS: Final = 4
 _PAGE: Final = Path(__file__).parents[1] / "docs" / "retries.md"
-_BEGIN: Final = "<!-- python -m benchmarks retry --write: begin -->"
-_END: Final = "<!-- end -->"
 _WARM_RECORDS: Final = 100
 _WARM_DELAY_S: Final = 0.2
 _SECONDS_MAX: Final = 30.0
@@ -111,17 +110,9 @@ def main(arguments: list[str]) -> int:
             print(lines[-1], flush=True)
     if options.write:
         command = f"python -m benchmarks retry --records {options.records} --delay {options.delay:g}"
-        _write([f"`{command}`, {datetime.now(UTC):%Y-%m-%d}:", "", *lines])
+        head = f"`{command}`, {datetime.now(UTC):%Y-%m-%d}:"
+        put_between_marks(_PAGE, "python -m benchmarks retry --write", [head, "", *lines])
     return 0
-
-
-def _write(lines: list[str]) -> None:
-    """Replace what is between the two marks of the page."""
-    page = _PAGE.read_text()
-    before, begin, rest = page.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    assert end, f"{_PAGE} has no {_BEGIN} … {_END}"
-    _PAGE.write_text("\n".join((before + begin, *lines, end + after)))
 
 
 def _contestants(servers: str, redis_url: str | None) -> Iterator[tuple[str, Round]]:

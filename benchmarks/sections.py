@@ -1,4 +1,7 @@
-"""RESULTS.md has parts that different programs write: one is read, replaced or kept by its heading."""
+"""RESULTS.md has parts that different programs write: one is read, replaced or kept by its heading.
+
+Pages of docs/ have tables of measurements between two marks.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,15 @@ def put_section(page: Path, heading: str, part: str) -> None:
     parts = {**_parts_of(page), heading: part}
     found = [parts.get(each, "").strip() for each in ("", *PARTS)]
     page.write_text("\n\n".join(each for each in found if each) + "\n")
+
+
+def put_between_marks(page: Path, command: str, lines: list[str]) -> None:
+    """Replace what a page has between `<!-- command: begin -->` and the next `<!-- end -->`."""
+    begin, end = f"<!-- {command}: begin -->", "<!-- end -->"
+    before, _, rest = page.read_text().partition(begin)
+    _, has_end, after = rest.partition(end)
+    assert has_end, f"{page} has no {begin} … {end}"
+    page.write_text("\n".join((before + begin, *lines, end + after)))
 
 
 def raw_of(page: Path) -> dict[str, Any]:

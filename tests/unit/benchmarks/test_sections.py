@@ -2,10 +2,20 @@
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.cases import Better, Case, Figure
 from benchmarks.method import Measurement, Plan
 from benchmarks.part_report import PartReport
-from benchmarks.sections import CLIENTS_HEADING, CLUSTER_HEADING, SPARK_HEADING, put_section, raw_of, section_of
+from benchmarks.sections import (
+    CLIENTS_HEADING,
+    CLUSTER_HEADING,
+    SPARK_HEADING,
+    put_between_marks,
+    put_section,
+    raw_of,
+    section_of,
+)
 
 FIRST = "# Tidelog beside Apache Kafka\n\nfigures\n"
 
@@ -56,3 +66,20 @@ def test_a_case_that_is_measured_again_replaces_its_row_alone(tmp_path: Path) ->
     assert "| title of restart | s | 1 |" in text
     assert len(raw_of(page)["cluster"]["measurements"]) == 3
     assert page.read_text().startswith(FIRST)
+
+
+def test_what_stands_between_two_marks_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+    page = tmp_path / "delay.md"
+    page.write_text("before\n<!-- a: begin -->\nold\n<!-- end -->\nafter\n<!-- b: begin -->\nkept\n<!-- end -->\n")
+    put_between_marks(page, "a", ["new", "lines"])
+    assert page.read_text() == (
+        "before\n<!-- a: begin -->\nnew\nlines\n<!-- end -->\nafter\n<!-- b: begin -->\nkept\n<!-- end -->\n"
+    )
+
+
+def test_a_page_without_the_marks_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "delay.md"
+    page.write_text("no marks\n")
+    with pytest.raises(AssertionError, match="has no"):
+        put_between_marks(page, "a", ["new"])
+    assert page.read_text() == "no marks\n"
