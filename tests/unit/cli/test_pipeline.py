@@ -45,6 +45,18 @@ def test_mistakes_end_with_code_2_and_are_printed_one_a_line(sound: Path, capsys
         assert "on_failure.delays[1]: 'soon' is not a duration" in printed[1]
 
 
+def test_the_mistakes_of_all_files_are_printed_before_anything_runs(
+    sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sound.write_text(SOUND.replace('"10s"', '"soon"'))
+    other = tmp_path / "other.py"
+    other.write_text(SOUND.replace('"10s"', '"later"').replace('"clean", source', '"other", source'))
+    assert main(["pipeline", "run", str(sound), str(other)]) == 2
+    printed = capsys.readouterr().err
+    assert "clean: on_failure.delays[1]: 'soon'" in printed
+    assert "other: on_failure.delays[1]: 'later'" in printed
+
+
 def test_mistakes_as_json(sound: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sound.write_text("x = 1\n")
     assert main(["pipeline", "validate", str(sound), "--format", "json"]) == 2

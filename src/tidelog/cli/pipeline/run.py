@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlsplit
@@ -17,7 +18,14 @@ import typer
 
 from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, parse_assignments
 from tidelog.cli.errors import CommandError, explain
-from tidelog.cli.pipeline._files import as_command_errors, cluster_of, open_pipeline, refuse_connect, refuse_mistakes
+from tidelog.cli.pipeline._files import (
+    INVALID,
+    as_command_errors,
+    cluster_of,
+    open_pipeline,
+    refuse_connect,
+    refuse_mistakes,
+)
 from tidelog.cli.pipeline._views import JsonView, LineView, LiveView, View
 from tidelog.spark.pipeline.checks.cluster import check_cluster
 from tidelog.spark.pipeline.checks.definition import Problem, check
@@ -122,7 +130,7 @@ def run(
         raise typer.BadParameter("choose one of --once, --continuous and --drain")
     if checkpoint is not None and len(files) > 1:
         raise typer.BadParameter("--checkpoint is for one pipeline")
-    pipelines = [_checked(file, checkpoint, conf or [], bootstrap_server, command_config) for file in files]
+    pipelines = _all_checked(files, partial(_checked, checkpoint, conf or [], bootstrap_server, command_config))
     _refuse_equal_names(pipelines)
     for pipeline in pipelines:
         refuse_mistakes(pipeline, _checkpoint_problems(pipeline.checkpoint_path, drain=drain))
@@ -197,8 +205,19 @@ def _why(error: Exception, log: Path | None) -> str:
     return f"tidelog: {sentence}{more}"
 
 
+def _all_checked(files: Sequence[str], check_file: Callable[[str], Pipeline]) -> list[Pipeline]:
+    """The pipelines, if all of them can run; if not, the mistakes of every file are printed."""
+    pipelines = []
+    for file in files:
+        with suppress(typer.Exit):
+            pipelines.append(check_file(file))
+    if len(pipelines) < len(files):
+        raise typer.Exit(INVALID)
+    return pipelines
+
+
 def _checked(
-    file: str, checkpoint: str | None, conf: list[str], bootstrap_server: str | None, command_config: Path | None
+    checkpoint: str | None, conf: list[str], bootstrap_server: str | None, command_config: Path | None, file: str
 ) -> Pipeline:
     """The pipeline as the options change it, if it can run."""
     pipeline = open_pipeline(file, command_config)
