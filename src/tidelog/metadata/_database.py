@@ -58,6 +58,17 @@ _REMEDY: Final = (
 )
 
 
+def forbid_others(path: str) -> None:
+    """Take the rights of everybody else from a file, if it is there: older versions gave them to all.
+
+    What the owner's group may do is left to the operator.
+    """
+    with suppress(OSError):
+        mode = os.stat(path).st_mode
+        if mode & 0o007:
+            os.chmod(path, mode & 0o770)
+
+
 class Database:
     """A connection and its transactions."""
 
@@ -69,6 +80,8 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         with suppress(OSError):  # it is there, or SQLite says why it cannot be
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+        for each in (path, f"{path}-wal", f"{path}-shm"):
+            forbid_others(each)
         try:
             # Transactions are begun and ended here and not by the library. Any thread may use the connection, one at a
             # time, as the store's own rule has it. No waiting for a lock: its owner keeps it as long as it lives.

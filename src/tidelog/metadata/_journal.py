@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from tidelog.metadata._database import FILE_MODE
+from tidelog.metadata._database import FILE_MODE, forbid_others
 from tidelog.metadata.store import Check, Create, Delete, Operation, Set
 from tidelog.records.checksum import crc32c
 
@@ -62,6 +62,7 @@ class Journal:
         self.close()
         try:
             self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+            forbid_others(self.path)
         except OSError as error:
             logger.warning("%s cannot be written, so the metadata has no second copy: %s", self.path, error)
 

@@ -115,3 +115,16 @@ def test_only_the_owner_may_read_the_files_of_a_new_tree(path: str) -> None:
         os.umask(before)
     assert len(modes) > 1
     assert set(modes.values()) == {0o600}, modes
+
+
+def test_files_that_everybody_could_read_are_closed_to_others(path: str) -> None:
+    """Older versions created them that way. The rights of the group are left to the operator."""
+    EmbeddedStore(path).close()
+    files = list(Path(path).parent.iterdir())
+    for each in files:
+        each.chmod(0o644)
+    store = EmbeddedStore(path)
+    store.create("/a", b"secret")
+    modes = {each.name: each.stat().st_mode & 0o777 for each in Path(path).parent.iterdir()}
+    store.close()
+    assert not any(mode & 0o007 for mode in modes.values()), modes
