@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     print(page)
     output = options.output or (None if options.only else PAGE)
     if output is not None:
-        output.write_text(page + siege.part_of(output))
+        output.write_text(f"{page.rstrip()}\n\n{siege.part_of(output)}".rstrip() + "\n")
     return 0
 
 

@@ -72,7 +72,7 @@ def main(arguments: Sequence[str], page: Path) -> int:
     print(text)
     output = options.output or (None if options.only else page)
     if output is not None:
-        output.write_text(_without_part(output) + text)
+        output.write_text(f"{_without_part(output).rstrip()}\n\n{text}")
     return 0
 
 
