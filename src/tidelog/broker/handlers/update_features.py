@@ -29,17 +29,15 @@ async def handle(request: UpdateFeaturesRequest, context: Context) -> UpdateFeat
     refused = _refusal_of_all(context)
     if refused is not None:
         return UpdateFeaturesResponse(error_code=refused, error_message=refused.text)
-    reasons: dict[str, str] = {}
+    results: dict[str, UpdatableFeatureResult] = {}
     for update in request.feature_updates:
-        reasons[update.feature] = _reason(update, context.api_version)
+        results[update.feature] = UpdatableFeatureResult(
+            feature=update.feature,
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message=_reason(update, context.api_version),
+        )
         await context.pause()
-    return UpdateFeaturesResponse(
-        error_message=None,
-        results=[
-            UpdatableFeatureResult(feature=feature, error_code=ErrorCode.INVALID_REQUEST, error_message=reason)
-            for feature, reason in reasons.items()
-        ],
-    )
+    return UpdateFeaturesResponse(error_message=None, results=list(results.values()))
 
 
 def _refusal_of_all(context: Context) -> ErrorCode | None:
