@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from hashlib import sha256
 from math import isfinite
 from typing import Final, NamedTuple
 
@@ -50,13 +49,19 @@ class QuotaEntity(NamedTuple):
 
 def _candidates(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, QuotaEntity]]:
     """The entities whose limits apply, the most specific first, each with those who share it."""
-    kept = client_id if len(client_id) <= _KEPT_LENGTH_MAX else sha256(client_id.encode()).hexdigest()
+    kept = client_id if len(client_id) <= _KEPT_LENGTH_MAX else _hash(client_id)
     for name in (user, DEFAULT):
         for client in (client_id, DEFAULT):
             yield QuotaEntity(name, client), QuotaEntity(user, kept)
         yield QuotaEntity(name, None), QuotaEntity(user, None)
     for client in (client_id, DEFAULT):
         yield QuotaEntity(None, client), QuotaEntity(None, kept)
+
+
+def _hash(client_id: str) -> str:
+    from hashlib import sha256  # at the first long client id: a broker starts sooner without it
+
+    return sha256(client_id.encode()).hexdigest()
 
 
 class ClientQuotas:
