@@ -27,21 +27,20 @@ SETTINGS = {
     "offsets.topic.num.partitions": 3,
 }
 
-USUAL = {"test_keys_decide_the_partition_as_they_do_in_kafka"}
-"""For the usual run: both connectors write what the broker has them place; the others are marked as long."""
-
 _numbers = itertools.count(1)
 
 
 @pytest.hookimpl(tryfirst=True)  # before the marks are used to choose tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark these tests; the first of them may have to wait for Maven to fetch the jars."""
+    """Mark these tests; the first of them may have to wait for Maven to fetch the jars.
+
+    All are long: a session with both connectors takes longer to start than most tests take as a whole.
+    """
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.java)
             item.add_marker(pytest.mark.spark)
-            if getattr(item, "originalname", item.name) not in USUAL:
-                item.add_marker(pytest.mark.long)
+            item.add_marker(pytest.mark.long)
             item.add_marker(pytest.mark.timeout(spark_connector.MAVEN_SECONDS_MAX + 120))
 
 
