@@ -26,7 +26,7 @@ SEND_BYTES_PER_TURN: Final = 4 << 20
 """What one connection may send before the others get their turn."""
 
 COPIED_BYTES_MAX: Final = 256 << 10
-"""Slices up to this size are read and sent with what is around them, by one call; `sendfile` needs several.
+"""Slices up to this size are read and sent with what is around them, by one call or two; `sendfile` needs more.
 
 For 64 KiB the two copies take three quarters of the processor time that those calls take, for 128 KiB half of it, for
 256 KiB a little less. A transport that is not plain copies in any case: all that fits the buffer is read for it.
@@ -65,7 +65,7 @@ class SendQueue:
         self._sendmsg = transport.sendmsg
         self._scratch = scratch
         self._copied_max = min(COPIED_BYTES_MAX, len(scratch)) if transport.is_plain else len(scratch)
-        self._whole_max = 2 * _FIRST_BYTES if transport.is_plain else self._copied_max
+        self._whole_max = min(2 * _FIRST_BYTES, self._copied_max) if transport.is_plain else self._copied_max
         self._sent = 0
         self._is_corked = False
 
