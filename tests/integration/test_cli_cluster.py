@@ -18,6 +18,9 @@ from tests.compat.metrics.pages import Page
 from tests.integration.cli_support import SOURCE, Ran, run
 from tests.integration.writers import wait_until
 from tests.integration.zookeeper_support import needs_zookeeper
+from tidelog.cluster import supervisor
+from tidelog.cluster.layout import ClusterDirectory
+from tidelog.cluster.supervisor import Supervisor, new_description
 
 
 def states(directory: Path) -> dict[int, str]:
@@ -63,6 +66,19 @@ def test_brokers_are_killed_restarted_added_and_stopped_by_commands(directory: P
     assert running(directory) == [1, 3]
     cluster(directory, "down")
     assert running(directory) == []
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_the_port_of_an_added_broker_follows_the_others_unless_it_is_taken(
+    is_taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is bound here: another test may be given the port at this moment."""
+    description = new_description(2)
+    following = max(broker.port for broker in description.brokers) + 1
+    monkeypatch.setattr(supervisor, "is_free", lambda _port, _host: not is_taken)
+    monkeypatch.setattr(supervisor, "free_ports", lambda _count, _host: [following + 7])
+    chosen = Supervisor(ClusterDirectory(tmp_path / "c"), description).next_port()
+    assert chosen == (following + 7 if is_taken else following)
 
 
 def test_a_cluster_goes_on_with_its_data_and_its_ports(directory: Path) -> None:

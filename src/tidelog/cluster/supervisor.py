@@ -161,13 +161,13 @@ class Supervisor:
     async def add(self) -> BrokerDescription:
         """Start one more broker; it has no partitions until some are created on it or moved to it."""
         ids = [broker.broker_id for broker in self.description.brokers]
-        broker = BrokerDescription(max(ids, default=0) + 1, self._next_port())
+        broker = BrokerDescription(max(ids, default=0) + 1, self.next_port())
         await self._start_broker(broker)
         self.description.brokers.append(broker)
         self.directory.write(self.description)
         return broker
 
-    def _next_port(self) -> int:
+    def next_port(self) -> int:
         """The one after those of the other brokers; if that is taken, any that is free."""
         following = max((broker.port for broker in self.description.brokers), default=0) + 1
         if 1 < following <= _PORT_MAX and is_free(following, self.description.host):

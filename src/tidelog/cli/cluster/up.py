@@ -96,7 +96,7 @@ def _describe(
     description = place.read()
     if port and port != description.brokers[0].port:
         raise CommandError(
-            f"the cluster in {place.path} has the ports {_ports(description)}, which topics and clients know; "
+            f"the cluster in {place.path} has the ports {_ports(description)}; "
             f"omit --port {port}, or create another cluster with --directory"
         )
     if zookeeper is not None and not _keeps_metadata_in(description, zookeeper):
