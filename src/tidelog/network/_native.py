@@ -4,4 +4,4 @@ from typing import Final
 
 from tidelog.wire.native import load_speedups
 
-speedups: Final = load_speedups("tidelog.network._speedups", 1)
+speedups: Final = load_speedups("tidelog.network._speedups", 2)

@@ -4,7 +4,9 @@
  *
  * The thread knows descriptors and memory only. It never holds the interpreter's lock, so neither waits for the other.
  * Each batch is handed over whole, sent in order, and collected before the next one is handed over. Until then the
- * caller closes none of its descriptors, and the sender keeps its bytes alive.
+ * caller closes none of its descriptors, and the sender keeps its bytes and slices of files alive.
+ *
+ * A reply is bytes, or a list of bytes and slices of files, which are gathered in a buffer and leave in one call.
  *
  * `is_busy` says which thread owns the jobs: the sender's while it is set, the event loop's while it is not. It is set
  * and cleared with release semantics and read with acquire semantics, so each thread sees what the other has written.
@@ -14,6 +16,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,10 +24,19 @@
 #define MSG_NOSIGNAL 0 /* the interpreter ignores SIGPIPE */
 #endif
 
+/* Bytes in memory, or, where `data` is NULL, of a file. */
+typedef struct {
+    const char *data;
+    int fd;
+    off_t position;
+    Py_ssize_t size;
+} Piece;
+
 typedef struct {
     int fd;
     int error;
-    const char *data;
+    Py_ssize_t first_piece;
+    Py_ssize_t pieces;
     Py_ssize_t size;
     Py_ssize_t sent;
 } Job;
@@ -43,15 +55,64 @@ typedef struct {
     Job *jobs;
     Py_ssize_t count;
     Py_ssize_t capacity;
+    Piece *pieces;
+    Py_ssize_t piece_count;
+    Py_ssize_t piece_capacity;
+    char *gathered;
+    Py_ssize_t gathered_capacity;
     PyObject *held;
 } Sender;
 
-static void
-send_job(Job *job)
+/* Read a slice of a file, all of it. Returns 0, or an error number. */
+static int
+read_piece(const Piece *piece, char *into)
 {
+    Py_ssize_t done = 0;
+    while (done < piece->size) {
+        ssize_t count = pread(piece->fd, into + done, (size_t)(piece->size - done), piece->position + done);
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count <= 0) {
+            return count < 0 ? errno : EIO; /* the file ended before the bytes that were promised from it */
+        }
+        done += count;
+    }
+    return 0;
+}
+
+/* The bytes of a reply in one place: those of its only piece, or a copy of all of them. NULL if a file fails. */
+static const char *
+gather(const Sender *self, Job *job)
+{
+    const Piece *pieces = self->pieces + job->first_piece;
+    if (job->pieces == 1 && pieces[0].data != NULL) {
+        return pieces[0].data;
+    }
+    char *at = self->gathered;
+    for (Py_ssize_t index = 0; index < job->pieces; index++) {
+        const Piece *piece = &pieces[index];
+        if (piece->data != NULL) {
+            memcpy(at, piece->data, (size_t)piece->size);
+        }
+        else if ((job->error = read_piece(piece, at))) {
+            return NULL;
+        }
+        at += piece->size;
+    }
+    return self->gathered;
+}
+
+static void
+send_job(const Sender *self, Job *job)
+{
+    const char *data = gather(self, job);
+    if (data == NULL) {
+        return;
+    }
     ssize_t sent;
     do {
-        sent = send(job->fd, job->data, (size_t)job->size, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent = send(job->fd, data, (size_t)job->size, MSG_DONTWAIT | MSG_NOSIGNAL);
     } while (sent < 0 && errno == EINTR);
     if (sent >= 0) {
         job->sent = sent;
@@ -68,7 +129,7 @@ send_batch(Sender *self)
     int is_incomplete = 0;
     for (Py_ssize_t index = 0; index < self->count; index++) {
         Job *job = &self->jobs[index];
-        send_job(job);
+        send_job(self, job);
         is_incomplete |= job->sent < job->size;
     }
     self->is_incomplete = is_incomplete;
@@ -101,7 +162,7 @@ run(void *argument)
     return NULL;
 }
 
-/* Wait until the batch is sent: microseconds, because no send waits for room. */
+/* Wait until the batch is sent: microseconds, because no send waits for room, unless a file is read from the disk. */
 static void
 wait_until_sent(Sender *self)
 {
@@ -145,25 +206,100 @@ sender_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     return (PyObject *)self;
 }
 
+/* Make room for `count` elements of `size` bytes. Only called while the event loop owns the jobs. */
 static int
-reserve(Sender *self, Py_ssize_t count)
+reserve(void **memory, Py_ssize_t *capacity, Py_ssize_t count, size_t size)
 {
-    if (count <= self->capacity) {
+    if (count <= *capacity) {
         return 0;
     }
-    Job *jobs = PyMem_RawRealloc(self->jobs, (size_t)count * sizeof(Job));
-    if (jobs == NULL) {
+    Py_ssize_t grown = count > 2 * *capacity ? count : 2 * *capacity;
+    void *moved = PyMem_RawRealloc(*memory, (size_t)grown * size);
+    if (moved == NULL) {
         PyErr_NoMemory();
         return -1;
     }
-    self->jobs = jobs;
-    self->capacity = count;
+    *memory = moved;
+    *capacity = grown;
+    return 0;
+}
+
+/* A number that is an attribute of a slice of a file; -1 with an exception. */
+static long long
+number_of(PyObject *slice, const char *name)
+{
+    PyObject *value = PyObject_GetAttrString(slice, name);
+    if (value == NULL) {
+        return -1;
+    }
+    long long number = PyLong_AsLongLong(value);
+    Py_DECREF(value);
+    if (number < 0 && !PyErr_Occurred()) {
+        PyErr_Format(PyExc_ValueError, "a slice of a file has a negative %s", name);
+    }
+    return number;
+}
+
+/* Add a piece of a reply; returns its size, or -1 with an exception. */
+static Py_ssize_t
+add_piece(Sender *self, PyObject *chunk)
+{
+    if (reserve((void **)&self->pieces, &self->piece_capacity, self->piece_count + 1, sizeof(Piece)) < 0) {
+        return -1;
+    }
+    Piece piece;
+    if (PyBytes_CheckExact(chunk)) {
+        piece = (Piece){PyBytes_AS_STRING(chunk), -1, 0, PyBytes_GET_SIZE(chunk)};
+    }
+    else {
+        long long fd = number_of(chunk, "fd");
+        long long position = fd < 0 ? -1 : number_of(chunk, "position");
+        Py_ssize_t size = position < 0 ? -1 : PyObject_Size(chunk);
+        if (size < 0) {
+            return -1;
+        }
+        piece = (Piece){NULL, (int)fd, (off_t)position, size};
+    }
+    self->pieces[self->piece_count++] = piece;
+    return piece.size;
+}
+
+/* Add the job of sending `reply` on `fd`. */
+static int
+add_job(Sender *self, PyObject *reply, long fd)
+{
+    Job job = {(int)fd, 0, self->piece_count, 0, 0, 0};
+    if (PyBytes_CheckExact(reply)) {
+        job.size = add_piece(self, reply);
+        if (job.size < 0) {
+            return -1;
+        }
+    }
+    else if (PyList_CheckExact(reply)) {
+        for (Py_ssize_t index = 0; index < PyList_GET_SIZE(reply); index++) {
+            Py_ssize_t size = add_piece(self, PyList_GET_ITEM(reply, index));
+            if (size < 0) {
+                return -1;
+            }
+            job.size += size;
+        }
+        if (reserve((void **)&self->gathered, &self->gathered_capacity, job.size, 1) < 0) {
+            return -1;
+        }
+    }
+    else {
+        PyErr_SetString(PyExc_TypeError, "a reply to send is bytes, or a list of bytes and slices of files");
+        return -1;
+    }
+    job.pieces = self->piece_count - job.first_piece;
+    self->jobs[self->count++] = job;
     return 0;
 }
 
 PyDoc_STRVAR(sender_submit_doc,
              "submit(descriptors, replies)\n\n"
-             "Send each of `replies`, a list of bytes, on the descriptor in the same place of `descriptors`.\n"
+             "Send each of `replies`, a list of bytes and of lists of bytes and slices of files, on the descriptor in\n"
+             "the same place of `descriptors`. A slice has `fd`, `position` and a length.\n"
              "The batch before must have been collected, and the lists must not change until this one is.");
 
 static PyObject *
@@ -179,22 +315,17 @@ sender_submit(Sender *self, PyObject *const *arguments, Py_ssize_t count)
         return NULL;
     }
     Py_ssize_t size = PyList_GET_SIZE(arguments[0]);
-    if (reserve(self, size) < 0) {
+    if (reserve((void **)&self->jobs, &self->capacity, size, sizeof(Job)) < 0) {
         return NULL;
     }
+    self->count = self->piece_count = 0;
     for (Py_ssize_t index = 0; index < size; index++) {
-        PyObject *reply = PyList_GET_ITEM(arguments[1], index);
         long fd = PyLong_AsLong(PyList_GET_ITEM(arguments[0], index));
-        if (fd == -1 && PyErr_Occurred()) {
+        if ((fd == -1 && PyErr_Occurred()) || add_job(self, PyList_GET_ITEM(arguments[1], index), fd) < 0) {
+            self->count = 0;
             return NULL;
         }
-        if (!PyBytes_CheckExact(reply)) {
-            PyErr_SetString(PyExc_TypeError, "a reply to send is bytes");
-            return NULL;
-        }
-        self->jobs[index] = (Job){(int)fd, 0, PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply), 0};
     }
-    self->count = size;
     self->held = Py_NewRef(arguments[1]);
     pthread_mutex_lock(&self->mutex);
     atomic_store_explicit(&self->is_busy, 1, memory_order_release);
@@ -270,6 +401,8 @@ sender_dealloc(Sender *self)
     stop(self);
     Py_CLEAR(self->held);
     PyMem_RawFree(self->jobs);
+    PyMem_RawFree(self->pieces);
+    PyMem_RawFree(self->gathered);
     pthread_cond_destroy(&self->handed_over);
     pthread_cond_destroy(&self->finished);
     pthread_mutex_destroy(&self->mutex);
@@ -309,4 +442,4 @@ add_sender(PyObject *module)
 }
 
 SPEEDUPS_MODULE("tidelog.network._speedups", "A thread that sends replies while the event loop goes on.",
-                NULL, add_sender, 1)
+                NULL, add_sender, 2)

@@ -510,7 +510,7 @@ class Connection:
             self._release_held()
         return True
 
-    def take_only_reply(self) -> bytes | None:
+    def take_only_reply(self) -> Reply | None:
         """The reply to send, if it is the only one and short and nothing else is to be done; its slot is gone then.
 
         Called by the server at the end of a turn, in place of `flush`. None if `flush` has to be called.
@@ -520,7 +520,9 @@ class Connection:
             return None
         slot = slots[0]
         reply = slot.reply
-        if reply.__class__ is not bytes or not 0 < len(reply) <= REPLY_BYTES_MAX or not self._is_plain:
+        if not reply or not self._is_plain:
+            return None
+        if (len(reply) if reply.__class__ is bytes else sum(map(len, reply))) > REPLY_BYTES_MAX:  # type: ignore[arg-type]
             return None
         self.is_scheduled = False
         slots.clear()
@@ -532,14 +534,14 @@ class Connection:
             slot.abandon = _nothing  # it refers to what waited, which refers to the slot
         return reply
 
-    def on_incomplete_send(self, reply: bytes, sent: int, error: int) -> None:
-        """A reply that was taken has not left whole: the socket had no room, or the peer is gone."""
+    def on_incomplete_send(self, reply: Reply, sent: int, error: int) -> None:
+        """A reply that was taken has not left whole: the socket had no room, the peer is gone, or a file failed."""
         if self.is_closed:
             return
         if error:
             self.close()
             return
-        self._out.put_rest([reply], sent)
+        self._out.put_rest([reply] if isinstance(reply, bytes) else reply, sent)
         self._pause(OUTPUT_IS_STUCK)
 
     def mute(self) -> None:

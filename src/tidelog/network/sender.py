@@ -1,8 +1,9 @@
 """Sends the replies of many connections from a second thread, while the event loop serves the next requests.
 
-A `send` on a socket costs several microseconds of the kernel's time, a third of what a small request costs in all. A
-turn that has replies for many connections hands them over in one batch; the thread (`_speedups.Sender`) never holds the
-interpreter's lock. A turn with few replies sends them itself: to wake the thread would cost more.
+A `send` on a socket costs several microseconds of the kernel's time, a third of what a small request costs in all; to
+read the records that a fetch has found costs two. A turn that has replies for many connections hands them over in one
+batch. The thread (`_speedups.Sender`) reads slices of files, gathers and sends; it never holds the interpreter's lock.
+A turn with few replies sends them itself: to wake the thread would cost more.
 
 Order: the loop collects a batch before it sends anything else, so the replies of a connection leave in their order.
 Descriptors: a connection collects the batch before it closes its socket, so no reply reaches another client.
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.network._native import speedups
 
 if TYPE_CHECKING:
-    from tidelog.network.connection import Connection
+    from tidelog.network.connection import Connection, Reply
 
 BATCH_REPLIES_MIN: Final = 8
 """Fewer replies are sent by the event loop itself."""
@@ -40,9 +41,9 @@ class ReplySender:
         self._woken: socket.socket | None = None
         self._waking: socket.socket | None = None
         self._connections: list[Connection] = []
-        self._replies: list[bytes] = []
+        self._replies: list[Reply] = []
 
-    def submit(self, connections: list[Connection], descriptors: list[int], replies: list[bytes]) -> None:
+    def submit(self, connections: list[Connection], descriptors: list[int], replies: list[Reply]) -> None:
         """Send a reply on each connection; the batch before was collected."""
         if self._thread is None:
             self._start()

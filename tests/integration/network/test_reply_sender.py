@@ -1,6 +1,6 @@
 """Replies of many connections leave from a second thread: each client gets its own, whole and in order.
 
-With and without the C module, and with peers that read nothing or leave.
+With and without the C module, from memory and from files, and with peers that read nothing or leave.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import random
 import socket
 import struct
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
@@ -20,8 +21,10 @@ from tidelog.network import _native
 from tidelog.network import socket_server as socket_server_module
 from tidelog.network.connection import Connection, Slot
 from tidelog.network.limits import NetworkLimits
+from tidelog.network.send_queue import Chunk
 from tidelog.network.sender import BATCH_REPLIES_MIN, REPLY_BYTES_MAX, ReplySender
 from tidelog.network.socket_server import SocketServer
+from tidelog.storage._files import FileSlice, OpenFile
 
 CLIENTS = 3 * BATCH_REPLIES_MIN
 
@@ -51,7 +54,17 @@ class Served:
         self.server.start_accepting()
 
     def _dispatch(self, _connection: Connection, slot: Slot, data: bytearray, start: int, _stop: int) -> None:
-        slot.fill(reply_to(*struct.unpack_from(">iii", data, start)))
+        slot.fill(self.form(reply_to(*struct.unpack_from(">iii", data, start))))
+
+    def form(self, reply: bytes) -> bytes | list[Chunk]:
+        """The reply as the broker hands it over."""
+        return reply
+
+    def close(self) -> None:
+        self.server.close()
+
+    async def connect_all(self) -> list[socket.socket]:
+        return [await self.connect() for _ in range(CLIENTS)]
 
     async def connect(self) -> socket.socket:
         client = socket.socket()
@@ -70,14 +83,38 @@ async def receive(client: socket.socket, size: int) -> bytes:
     return bytes(received)
 
 
-def run(body: Callable[[Served], Awaitable[None]]) -> None:
+class ServedFromFiles(Served):
+    """Every other reply is, but for its ends, a slice of a file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with the server
+        self._is_next_in_memory = False
+        self.shift_bytes = 0
+        """How far behind their bytes the slices begin."""
+
+    def form(self, reply: bytes) -> bytes | list[Chunk]:
+        self._is_next_in_memory = not self._is_next_in_memory
+        if self._is_next_in_memory:
+            return reply
+        position = self._file.seek(0, os.SEEK_END)
+        self._file.write(reply[7:-3])
+        file = OpenFile(os.dup(self._file.fileno()))
+        return [reply[:7], FileSlice(file, position + self.shift_bytes, len(reply) - 10), reply[-3:]]
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
+
+
+def run(body: Callable[[Any], Awaitable[None]], kind: type[Served] = Served) -> None:
     async def main() -> None:
-        served = Served()
+        served = kind()
         try:
             async with asyncio.timeout(60):
                 await body(served)
         finally:
-            served.server.close()
+            served.close()
 
     asyncio.run(main())
 
@@ -94,11 +131,12 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-def test_each_client_gets_its_own_replies_whole_and_in_order(way: str) -> None:
+@pytest.mark.parametrize("kind", [Served, ServedFromFiles])
+def test_each_client_gets_its_own_replies_whole_and_in_order(way: str, kind: type[Served]) -> None:
     chance = random.Random(way)
 
     async def body(served: Served) -> None:
-        clients = [await served.connect() for _ in range(CLIENTS)]
+        clients = await served.connect_all()
         for number in range(60):
             sizes = [chance.choice((0, 100, 20_000, REPLY_BYTES_MAX, 200_000)) for _ in clients]
             for index, client in enumerate(clients):
@@ -111,12 +149,34 @@ def test_each_client_gets_its_own_replies_whole_and_in_order(way: str) -> None:
         for client in clients:
             client.close()
 
-    run(body)
+    run(body, kind)
 
 
-def test_a_client_that_reads_nothing_for_a_while_misses_nothing_and_holds_up_no_other(way: str) -> None:
+def test_a_file_that_ends_too_early_closes_its_connection_and_no_other(way: str) -> None:
+    async def body(served: ServedFromFiles) -> None:
+        clients = await served.connect_all()
+        served.shift_bytes = 1 << 30
+        for index, client in enumerate(clients):
+            client.send(request_of(index, 0, 1_000))
+        served_whole = 0
+        for index, client in enumerate(clients):
+            reply = reply_to(index, 0, 1_000)
+            first = await asyncio.get_running_loop().sock_recv(client, len(reply))
+            if first:
+                assert first + await receive(client, len(reply) - len(first)) == reply
+                served_whole += 1
+            client.close()
+        assert served_whole == CLIENTS // 2
+
+    run(body, ServedFromFiles)
+
+
+@pytest.mark.parametrize("kind", [Served, ServedFromFiles])
+def test_a_client_that_reads_nothing_for_a_while_misses_nothing_and_holds_up_no_other(
+    way: str, kind: type[Served]
+) -> None:
     async def body(served: Served) -> None:
-        clients = [await served.connect() for _ in range(CLIENTS)]
+        clients = await served.connect_all()
         slow = clients[0]
         for number in range(5):
             for index, client in enumerate(clients):
@@ -130,7 +190,7 @@ def test_a_client_that_reads_nothing_for_a_while_misses_nothing_and_holds_up_no_
         for client in clients:
             client.close()
 
-    run(body)
+    run(body, kind)
 
 
 def test_replies_to_clients_that_left_reach_no_client_that_came_after(way: str) -> None:
@@ -200,9 +260,11 @@ def test_the_sender_refuses_what_it_cannot_send() -> None:
     assert _native.speedups is not None
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = _native.speedups.Sender(listening.fileno())
-        for wrong in (([1], []), ((), ()), (["one"], [b""]), ([1], ["text"])):
+        for wrong in (([1], []), ((), ()), (["one"], [b""]), ([1], ["text"]), ([1], [(b"",)])):
             with pytest.raises(TypeError):
                 thread.submit(*wrong)
+        with pytest.raises(AttributeError):
+            thread.submit([1], [[b"a slice has a descriptor", "text"]])
         thread.submit([listening.fileno()], [b"no connection"])
         with pytest.raises(RuntimeError, match="not collected"):
             thread.submit([], [])
