@@ -1,6 +1,7 @@
 """`tidelog.testing.pipelines`: what it reports is what the pipeline does on a broker."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,7 +10,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.integration.spark.pipeline_support import make_topics
-from tidelog.spark.pipeline import DeadLetters, Pipeline, delta, fail_when, pack_json, parse_json, row_step, topic
+from tidelog.spark.pipeline import (
+    DeadLetters,
+    Pipeline,
+    delta,
+    fail_when,
+    pack_json,
+    parse_debezium,
+    parse_json,
+    row_step,
+    topic,
+)
+from tidelog.spark.pipeline.running.columns import output_rows
+from tidelog.spark.pipeline.running.sinks import stop_at_failed
 from tidelog.testing import Broker
 from tidelog.testing.pipelines import Record, run_on_broker, run_rows
 
@@ -54,6 +67,23 @@ def _assert_claims(result):
 
 def test_rows_go_through_the_steps_without_a_broker(spark: SparkSession) -> None:
     _assert_claims(run_rows(ORDERS, RECORDS, spark=spark))
+
+
+@pytest.mark.parametrize("step", [parse_json("id long"), parse_debezium("id long")], ids=["json", "debezium"])
+def test_a_value_is_parsed_once_although_a_check_and_the_columns_need_it(
+    spark: SparkSession, step: Callable[[DataFrame], DataFrame]
+) -> None:
+    rows = spark.range(1).selectExpr("cast(id as string) as key", "cast(id as string) as value")
+    plan = stop_at_failed(step(rows))._jdf.queryExecution().executedPlan().toString()
+    assert plan.count("from_json(") == 1, plan
+
+
+def test_records_without_headers_are_handed_over_with_an_empty_array(spark: SparkSession) -> None:
+    """Spark takes ten microseconds a row for null arrays, see `no_headers`."""
+    rows = spark.sql("select 'v' as value, cast(null as array<struct<key string, value binary>>) as headers")
+    for given in (rows, rows.drop("headers")):
+        (row,) = output_rows(given, [topic("out")]).collect()
+        assert row["headers"] == []
 
 
 @pytest.mark.parametrize("columns", [("id",), ()])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
-from tidelog.spark.pipeline.failing.guarded import mark_failed, struct_of
+from tidelog.spark.pipeline.failing.guarded import mark_failed, struct_of, with_evaluated
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -26,7 +26,7 @@ def parse(rows: "DataFrame", schema: str, column: str) -> "DataFrame":
     fields = struct_of(schema).fieldNames()
     text = F.col(column).cast("string")
     parsed = F.from_json(text, f"{schema}, {_CORRUPT} string", _STRICT)
-    rows = rows.withColumn(_PARSED, parsed)
+    rows = with_evaluated(rows, _PARSED, parsed)
     is_bad = F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull()
     shown = F.coalesce(F.substring(text, 1, 200), F.lit("null"))
     message = F.concat(F.lit(f"{column} is not a JSON object of ({schema}): "), shown)

@@ -10,6 +10,7 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.definition.steps import ERROR, RECORD, BatchStep, RowStep
 from tidelog.spark.pipeline.failing.row_functions import run_batches, run_rows
+from tidelog.spark.worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +34,15 @@ def mark_failed(
     failure = F.struct(F.lit("RowRejected").alias("type"), text.alias("message"), F.lit(retry).alias("retry"))
     error = F.when(F.coalesce(condition, F.lit(False)), failure).cast(ERROR_TYPE)
     return rows.withColumn(ERROR, F.coalesce(F.col(ERROR), error) if ERROR in rows.columns else error)
+
+
+def with_evaluated(rows: "DataFrame", name: str, expression: "Column") -> "DataFrame":
+    """`rows` with the column `name`, for which Spark evaluates `expression` once a row.
+
+    The optimizer moves a filter below a projection, which it writes out again in the filter: a row would be parsed once
+    to be checked and once more to be used. It does not move filters below a generator.
+    """
+    return rows.withColumn(name, F.explode_outer(F.array(expression)))
 
 
 def run_row_step(step: RowStep, rows: "DataFrame") -> "DataFrame":
@@ -91,5 +101,6 @@ def _over(
     def over(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         for batch in batches:
             yield run(batch, function, columns, fields, out)
+        settle("step")
 
     return over

@@ -13,7 +13,7 @@ from tidelog.spark.pipeline.failing.parked_hint import ParkedTopicHint, hint_for
 from tidelog.spark.pipeline.failing.parked_rows import ParkedRows
 from tidelog.spark.pipeline.failing.routing import Ladder
 from tidelog.spark.pipeline.failing.settling import PLACE, OrderKeeper
-from tidelog.spark.pipeline.running.columns import VERDICT, route
+from tidelog.spark.pipeline.running.columns import VERDICT, no_headers, route
 from tidelog.spark.pipeline.running.sinks import AGE
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ class BatchOrder:
         state = changed.select(
             "key",
             "value",
-            *[F.lit(None).cast(rows.schema[name].dataType).alias(name) for name in ("headers", "partition")],
+            no_headers().alias("headers"),
+            F.lit(None).cast(rows.schema["partition"].dataType).alias("partition"),
         ).withColumn("topic", F.lit(self._ladder.keys_topic))
         return rows.unionByName(state, allowMissingColumns=True)
 

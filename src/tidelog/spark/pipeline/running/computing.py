@@ -83,7 +83,8 @@ class Computation:
         """The records that topics get of `results`."""
         topics = topic_sinks(self.pipeline)
         if self.ladder is None:
-            return output_rows(results, topics).drop(RECORD)
+            records = output_rows(results, topics).drop(RECORD)
+            return records if "headers" in results.columns else records.drop("headers")
         if not topics:
             failed = results.where(F.col(ERROR).isNotNull()).withColumn("value", F.lit(None))
             named = output_rows(failed, [Topic(("",))])
