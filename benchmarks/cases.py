@@ -145,7 +145,7 @@ def batches(batch_bytes: int) -> Callable[[Bench], Figures]:
                     sample.add(load.one_at_a_time(sock, [frame], reply_bytes, left, slice_requests))
                 return sample
 
-            sample, sent = bench.measure(loop)
+            sample, sent = bench.measure(loop, is_divisible=False)
             topic.require_records((sent + 1) * record_count)
         return {"throughput": sample.requests * len(records) / sample.seconds / 1e6}
 

@@ -136,7 +136,7 @@ def batches(bench: Bench) -> Figures:
             bench.claim_memory(SLICE_BYTES)
             return load.one_at_a_time(sock, [frame], reply_bytes, seconds, slice_requests)
 
-        sample, sent = bench.measure(loop)
+        sample, sent = bench.measure(loop, is_divisible=False)
         topic.require_records((sent + 1) * (BATCH_BYTES // RECORD_BYTES))
     return {"throughput": sample.requests * len(records) / sample.seconds / MB}
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from benchmarks.admin import Admin, open_socket, read_frame
 from benchmarks.load import Sample
 from benchmarks.processes import BrokerProcess
+from benchmarks.turns import OwnTurn, turn_lengths
 
 DELETION_SECONDS_MAX = 30.0
 
@@ -43,17 +44,25 @@ class Bench:
     seconds: float
     warm_up_seconds: float
     fresh_warm_up_seconds: float
+    turn: OwnTurn
     is_quick: bool = False
     effort: Effort = field(default_factory=Effort)
 
-    def measure(self, loop: Callable[[float], Sample]) -> tuple[Sample, int]:
-        """Warm up with the loop, then run it for the measured time. The number counts the requests of both runs."""
+    def measure(self, loop: Callable[[float], Sample], *, is_divisible: bool = True) -> tuple[Sample, int]:
+        """Warm up with the loop, then run it for the measured time, in turns with the other broker of the case.
+
+        The number counts the requests of all runs. A loop that is not divisible runs once: one call of it may write as
+        much as the machine can have unwritten.
+        """
         warm_up = loop(self.warm_up_seconds)
-        before = self.broker.usage().cpu_seconds
-        sample = loop(self.seconds)
+        sample = Sample()
+        for seconds in turn_lengths(self.seconds) if is_divisible else [self.seconds]:
+            self.turn.pass_on()
+            before = self.broker.usage().cpu_seconds
+            sample.add(loop(seconds))
+            self.effort.broker_cpu_seconds += self.broker.usage().cpu_seconds - before
         self.effort.requests += sample.requests
         self.effort.load_cpu_seconds += sample.load_cpu_seconds
-        self.effort.broker_cpu_seconds += self.broker.usage().cpu_seconds - before
         return sample, warm_up.requests + sample.requests
 
     def claim_memory(self, size_bytes: int) -> None:

@@ -1,9 +1,9 @@
 """How figures come about: both brokers in one run, in turn, round after round; ratios per round.
 
-A machine's mood (frequency, neighbours, where the scheduler puts two processes) changes from minute to minute, so a
-round measures each case on both brokers back to back and yields one ratio; the page gives the median of these and
-their spread. Who goes first alternates. Each broker is warmed up by the load itself, longer in the first round, in
-which the JVM compiles what the case needs.
+The speed of a machine (frequency, neighbours, where the scheduler puts two processes) changes from second to second, so
+a round measures each case on both brokers in short turns (`turns`) and yields one ratio; the page gives the median of
+these and their spread. Who goes first alternates. Each broker is warmed up by the load itself, longer in the first
+round, in which the JVM compiles what the case needs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from benchmarks.processes import BrokerProcess
 from benchmarks.profiling import watched
 from benchmarks.progress import Progress
 from benchmarks.sink import Sink
+from benchmarks.turns import OwnTurn, Turns
 
 BrokerFactory = Callable[[Path], BrokerProcess]
 
@@ -96,16 +98,23 @@ class Laboratory:
         names = self._names(case)
         if number % 2:
             names.reverse()
-        done = []
-        for name in names:
-            measurement = self._measure(case, name, number)
-            outcome = "FAILED: " + self.failures[-1] if measurement is None else _figures_text(measurement)
-            if measurement is not None:
-                done.append(measurement)
-            self._progress.show(f"round {number + 1}  {case.name:32} {name:13} {outcome}")
-        return done
+        turns = Turns(names)
+        with ThreadPoolExecutor(len(names)) as threads:
+            try:
+                done = list(threads.map(lambda name: self._take_turns(case, name, number, turns), names))
+            except BaseException:
+                self.close()  # the cases of the threads end with their brokers
+                raise
+        return [each for each in done if each is not None]
 
-    def _measure(self, case: Case, name: str, number: int) -> Measurement | None:
+    def _take_turns(self, case: Case, name: str, number: int, turns: Turns) -> Measurement | None:
+        with OwnTurn(turns, name) as turn:
+            measurement = self._measure(case, name, number, turn)
+            outcome = "FAILED: " + self.failures[-1] if measurement is None else _figures_text(measurement)
+            self._progress.show(f"round {number + 1}  {case.name:32} {name:13} {outcome}")
+            return measurement
+
+    def _measure(self, case: Case, name: str, number: int, turn: OwnTurn) -> Measurement | None:
         plan = self.plan
         warm_up = plan.warm_up_seconds if number else plan.first_warm_up_seconds
         bench = Bench(
@@ -115,6 +124,7 @@ class Laboratory:
             seconds=plan.seconds,
             warm_up_seconds=warm_up,
             fresh_warm_up_seconds=plan.first_warm_up_seconds,
+            turn=turn,
             is_quick=plan.is_quick,
         )
         try:

@@ -104,7 +104,7 @@ class Report:
     def circumstances(self) -> Iterable[str]:
         """The machine, the plan and what else a reader must know."""
         yield from (f"- {fact}" for fact in self.facts or machine())
-        yield f"- {self.plan.rounds} rounds of {self.plan.seconds:g} s a case, brokers in turn within each round"
+        yield f"- {self.plan.rounds} rounds of {self.plan.seconds:g} s a case and broker, in turns of half a second"
         yield from (f"- {note}" for note in self.notes)
 
     def figures(self) -> Iterable[str]:
