@@ -169,6 +169,8 @@ def test_consumers_see_every_last_value_and_never_go_back_while_it_happens(broke
     errors: list[BaseException] = []
     stop = threading.Event()
 
+    passes = threading.Semaphore(0)
+
     def read_again_and_again(read: Callable[[Broker, str, Mapping[bytes, int]], Rows]) -> None:
         try:
             while not stop.is_set():
@@ -177,6 +179,7 @@ def test_consumers_see_every_last_value_and_never_go_back_while_it_happens(broke
                 offsets = [offset for offset, _, _ in found]
                 assert offsets == sorted(set(offsets)), "a consumer went back"
                 assert is_newer(found, wanted), "a last value is missing"
+                passes.release()
         except BaseException as error:
             errors.append(error)
 
@@ -190,6 +193,8 @@ def test_consumers_see_every_last_value_and_never_go_back_while_it_happens(broke
     deadline = time.monotonic() + DEADLINE_S
     while rounds < 4 and not errors and time.monotonic() < deadline:
         writer.write(1000, keys=200)
+        # A log that grows faster than it is read would take ever longer to read: one pass, then more.
+        passes.acquire(timeout=1.0)
         now = clean_points(broker).get(("busy", 0), 0)
         rounds += now > cleaned
         cleaned = now

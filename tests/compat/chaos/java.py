@@ -13,7 +13,8 @@ from tests.compat.chaos.load import EVENTS, ORDERS, PARTITIONS, Load
 from tidelog.testing.simulation.history import Reader, Send, Transaction, Verdict
 
 SOURCE: Final = Path(__file__).with_name("ChaosClient.java")
-_STOP_S: Final = 60.0
+_STOP_S: Final = 100.0
+"""More than `delivery.timeout.ms`, which the last flush may take, and less than `load` waits."""
 
 
 def add_java_clients(load: Load) -> None:
@@ -65,6 +66,7 @@ class _JavaClient:
         self._input.flush()
         if not self._quiet.wait(_STOP_S):
             self._load.crashed.append("the Java producers do not stop")
+            self._process.kill()  # what they wrote from now on would be missing in the last reading, as if it were lost
 
     def hold_while_running(self) -> None:
         self._load.wait_for_end()
