@@ -453,6 +453,7 @@ async def _serve(server: Server, on_ready: Callable[[str], None]) -> int:
     await server.start()
     collection = GarbageCollection(loop, lambda: server.node.slices.unfinished > 0)
     collection.start()
+    server.node.socket_server.start_polling()
     asked = asyncio.ensure_future(stop_asked.wait())
     await _wait_for_controller(server, asked)
     host, port = server.address

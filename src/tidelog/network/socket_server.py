@@ -22,6 +22,7 @@ from tidelog.network.connection import Connection, Dispatch
 from tidelog.network.limits import CONTROL_REQUESTS_MAX, ConnectionQuotas, NetworkLimits, RequestChannel
 from tidelog.network.listener import Listen, Listener, listen_tcp
 from tidelog.network.log_rate_limit import LogRateLimit
+from tidelog.network.polling import AdaptivePolling
 from tidelog.network.sender import BATCH_REPLIES_MIN, ReplySender, new_sender
 from tidelog.network.session import Session
 from tidelog.network.transport import Transport
@@ -116,6 +117,7 @@ class SocketServer:
         self._to_hand_over: list[Connection] = []
         self._after_flush: list[Callable[[], None]] = []
         self._sender = new_sender(loop)
+        self._polling: AdaptivePolling | None = None
         self._is_turn_scheduled = False
         self._is_turn_ending = False
         self._is_accepting = False
@@ -338,6 +340,18 @@ class SocketServer:
 
     # --- turns ---
 
+    def start_polling(self) -> None:
+        """Poll for requests that follow each other quickly.
+
+        For a broker that has its process to itself: it would take the interpreter's lock from a test's own thread.
+        """
+        self._polling = AdaptivePolling(self._loop.call_soon, lambda: self._is_turn_scheduled)
+
+    @property
+    def polled_seconds(self) -> float:
+        """How long the event loop has polled for requests: it used the processor and was idle."""
+        return 0.0 if self._polling is None else self._polling.polled_ns / 1e9
+
     def schedule_flush(self, connection: Connection) -> None:
         self._to_flush.append(connection)
         # Most replies are made while a turn ends, and leave with that very turn.
@@ -396,6 +410,8 @@ class SocketServer:
             _let_in_waiting(self.channel)
         if self.control_channel.waiting:
             _let_in_waiting(self.control_channel)
+        if self._polling is not None:
+            self._polling.on_turn_end()
 
     def _flush(self) -> None:
         """Send what was answered in this turn: connection by connection, or from a second thread if there are many."""

@@ -31,7 +31,7 @@ class BrokerMetrics:
         self._node = node
         self.registry = Registry()
         """More may be added to it."""
-        self._monitor = LoopMonitor(asyncio.get_running_loop(), meter)
+        self._monitor = LoopMonitor(asyncio.get_running_loop(), meter, lambda: node.socket_server.polled_seconds)
         self._endpoint = MetricsEndpoint(self.registry, node.slices.pause)
         self.addresses: list[str] = []
         """Where pages are served, as URLs."""

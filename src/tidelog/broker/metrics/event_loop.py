@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Event, Thread, get_ident
 from time import monotonic, thread_time
 from types import FrameType
@@ -33,9 +33,13 @@ _UNKNOWN: Final = "unknown"
 class LoopMonitor:
     """Watches the event loop that it is started on."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, meter: RequestMeter) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, meter: RequestMeter, polled_seconds: Callable[[], float]
+    ) -> None:
+        """`polled_seconds` says for how long the loop has polled for requests: that counts as idle."""
         self._loop = loop
         self._meter = meter
+        self._polled_seconds = polled_seconds
         self.lag = Distribution()
         """In microseconds."""
         self._lag_timer = Timer(self.lag, 1e-6)
@@ -51,7 +55,7 @@ class LoopMonitor:
     def start(self) -> None:
         """Begin; called on the loop."""
         self._loop_thread = get_ident()
-        self._idle_notes = [(monotonic(), thread_time())]
+        self._idle_notes = [(monotonic(), self._busy_seconds())]
         self._expected = monotonic() + _BEAT_SECONDS
         self._handle = self._loop.call_later(_BEAT_SECONDS, self._beat)
         Thread(target=self._watch, name="tidelog-loop-monitor", daemon=True).start()
@@ -86,8 +90,8 @@ class LoopMonitor:
                 self._place = _place_of(frame)
 
     def idle_share(self) -> float:
-        """The share of the last minute or so in which the loop's thread used no processor. Called on the loop."""
-        now, used = monotonic(), thread_time()
+        """The share of the last minute or so in which the loop's thread had nothing to do. Called on the loop."""
+        now, used = monotonic(), self._busy_seconds()
         notes = self._idle_notes
         while len(notes) > 1 and notes[1][0] < now - _IDLE_WINDOW_SECONDS:
             notes.pop(0)
@@ -97,12 +101,20 @@ class LoopMonitor:
         elapsed = now - began
         return 1.0 if elapsed <= 0 else min(max(1 - (used - used_before) / elapsed, 0.0), 1.0)
 
+    def _busy_seconds(self) -> float:
+        return thread_time() - self._polled_seconds()
+
     def families(self) -> Iterator[Family]:
         yield from self._lag_timer.families("tidelog_eventloop_lag_seconds", "How late timers of the event loop are.")
         yield from self._turn_timer.families(
             "tidelog_eventloop_turn_seconds", "Time of turns in which requests came, of some of them."
         )
         yield counter("tidelog_eventloop_cpu_seconds", "Processor time of the event loop's thread.", thread_time())
+        yield counter(
+            "tidelog_eventloop_polled_seconds",
+            "Time of it that went into polling for requests.",
+            self._polled_seconds(),
+        )
         yield gauge("tidelog_eventloop_tasks", "Tasks of the event loop.", len(asyncio.all_tasks(self._loop)))
         stalls = sorted(self._stalls.items())
         yield counters(
