@@ -1,10 +1,12 @@
 """A real schema registry whose storage is a topic of a Tidelog broker: Apicurio 3 with its `kafkasql` storage.
 
-(Karapace, which would do as well, is not published on PyPI.) Its archive is fetched once from Maven Central and kept in
-the cache; tests are skipped with the reason where it or Java cannot be had.
+(Karapace, which would do as well, is not published on PyPI.) Its archive is fetched once from the repository that Maven
+is set up with and kept in the cache; tests are skipped with the reason where it, Maven or Java cannot be had. Maven
+itself does not fetch it: the archive's POM has a parent that was not published.
 """
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -19,10 +21,8 @@ from pathlib import Path
 import pytest
 
 VERSION = "3.0.9"
-_ARCHIVE = (
-    "https://repo.maven.apache.org/maven2/io/apicurio/apicurio-registry-app/"
-    f"{VERSION}/apicurio-registry-app-{VERSION}-all.tar.gz"
-)
+_ARCHIVE = f"io/apicurio/apicurio-registry-app/{VERSION}/apicurio-registry-app-{VERSION}-all.tar.gz"
+_HELP_PLUGIN = "org.apache.maven.plugins:maven-help-plugin:3.4.0"
 _START_S = 180
 
 
@@ -64,19 +64,33 @@ def _answers(url: str, process: "subprocess.Popen[bytes]") -> bool:
 
 
 def _jar() -> Path:
-    if shutil.which("java") is None:
-        pytest.skip("Apicurio needs Java")
+    if shutil.which("java") is None or shutil.which("mvn") is None:
+        pytest.skip("Apicurio needs Java and Maven")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidelog"
     base = cache / f"apicurio-{VERSION}"
     if not base.is_dir():
         part = cache / f"apicurio-{VERSION}.{os.getpid()}"
         part.mkdir(parents=True)
         try:
-            with urllib.request.urlopen(_ARCHIVE, timeout=60) as reply, tarfile.open(fileobj=reply, mode="r|gz") as tar:
+            archive = f"{_maven_repository(part)}/{_ARCHIVE}"
+            with urllib.request.urlopen(archive, timeout=60) as reply, tarfile.open(fileobj=reply, mode="r|gz") as tar:
                 tar.extractall(part, filter="data")
             part.rename(base)
-        except OSError as error:
+        except (OSError, subprocess.SubprocessError) as error:
             shutil.rmtree(part)
             if not base.is_dir():  # otherwise another process was quicker
                 pytest.skip(f"Apicurio {VERSION} cannot be fetched: {error}")
     return next(base.glob("*-runner.jar"))
+
+
+def _maven_repository(directory: Path) -> str:
+    """The address of the repository that Maven asks first, mirrors considered."""
+    command = ["mvn", "-B", "-q", f"{_HELP_PLUGIN}:evaluate", "-DforceStdout"]
+    command.append("-Dexpression=project.remoteArtifactRepositories[0].url")
+    printed = subprocess.run(
+        command, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=True
+    ).stdout
+    found = re.search(r"https?://[^\s\x1b]+", printed)
+    if found is None:
+        raise OSError(f"Maven names no repository: {printed[-200:]!r}")
+    return found[0].rstrip("/")
