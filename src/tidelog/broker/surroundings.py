@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.broker.cleaner import CleanerWorker, WorkerProcess
-from tidelog.broker.clock import SystemClock
 from tidelog.broker.stores import is_shared, open_store
 from tidelog.config import BrokerConfig
 from tidelog.metadata.store import Store
@@ -25,6 +24,21 @@ from tidelog.timing import Clock
 _FILE_DESCRIPTORS_MIN: Final = 16
 _FILE_DESCRIPTORS_MAX: Final = 1024
 """What is kept for files. Few are enough: the storage closes files that are idle when it needs to open others."""
+
+
+class SystemClock:
+    """Wall time for records, monotonic time for deadlines, both in whole milliseconds.
+
+    Passed to every core that needs the time; no package below this one reads a clock itself.
+    """
+
+    __slots__ = ()
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

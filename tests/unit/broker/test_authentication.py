@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from tidelog.broker.authentication import Authentication
-from tidelog.broker.clock import SystemClock
+from tidelog.broker.surroundings import SystemClock
 
 
 def test_work_that_fails_is_logged_without_the_token_that_it_was_to_check(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.clock import SystemClock
 from tidelog.broker.control_channel import ControlChannels
 from tidelog.broker.controller_service import ControllerService, settings_of
-from tidelog.broker.surroundings import Surroundings
+from tidelog.broker.surroundings import Surroundings, SystemClock
 from tidelog.config import load_broker_config
 from tidelog.controller.events import ElectionType, Expire
 from tidelog.metadata import paths
