@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from functools import partial
 from struct import Struct, error
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +26,6 @@ from tidelog.broker.context import ClientLeft, Context
 from tidelog.broker.coordinators import Reply
 from tidelog.broker.demands import ON_CLUSTER
 from tidelog.broker.metadata_errors import storage_error
-from tidelog.broker.request_hooks import Countdowns, RequestHooks
 from tidelog.broker.routes import REQUEST_BYTES_MAX, Route, request_name
 from tidelog.metadata.errors import StoreUnavailableError
 from tidelog.network.log_rate_limit import LogRateLimit
@@ -59,6 +59,32 @@ _BLIND_TO_LOGS: Final = frozenset({ApiKey.PRODUCE, ApiKey.OFFSET_COMMIT, ApiKey.
 """Requests that read nothing which another request may have staged: what they see of a coordinator is replayed."""
 
 _unpack_header: Final = Struct(">hhih").unpack_from
+
+Time = Callable[["Slot", "Route", int], None]
+"""`(slot, route, api version)`"""
+Countdowns = Mapping[int, list[int]]
+"""By API key, for each version: how many requests are to come until the next one that is timed, that one included."""
+Throttle = Callable[["Connection", "Route", int, int], None]
+"""`(connection, route, api version, size of the request in bytes)`"""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHooks:
+    """What happens to every request before its handler is called, fast paths included, in the order of the calls.
+
+    Quotas and metrics plug in here. While none is set, a request pays for one attribute look-up. Permissions are
+    checked later: by the dispatcher for a whole request (`broker.demands`), by the handlers for single topics or
+    groups.
+    """
+
+    countdowns: Countdowns | None = None
+    """Counted down for each request, whatever becomes of it: that costs a fraction of a call."""
+    time: Time | None = None
+    """Called when a countdown is at 0, to set it again and to time the request."""
+    throttle: Throttle | None = None
+    """Charges the request to the quotas of its client, whose id is in the session."""
+    is_logged: bool = False
+    """Whether the log names the client, whose id the session then has."""
 
 
 class Dispatcher:

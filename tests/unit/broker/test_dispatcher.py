@@ -11,10 +11,9 @@ import pytest
 
 from tidelog.broker.context import Context
 from tidelog.broker.coordinators import Reply
-from tidelog.broker.dispatcher import Dispatcher
+from tidelog.broker.dispatcher import Dispatcher, RequestHooks
 from tidelog.broker.handlers import handlers
 from tidelog.broker.own_apis import own_handlers
-from tidelog.broker.request_hooks import RequestHooks
 from tidelog.broker.routes import Route
 from tidelog.broker.slices import TimeSlices
 from tidelog.network.connection import Connection

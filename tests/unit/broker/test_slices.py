@@ -11,7 +11,7 @@ import pytest
 
 from tidelog.broker import slices as module
 from tidelog.broker.client_quotas import ClientQuotaManager
-from tidelog.broker.request_hooks import RequestHooks
+from tidelog.broker.dispatcher import RequestHooks
 from tidelog.broker.slices import SLICE_SECONDS, TimeSlices
 from tidelog.quotas import QuotaEntity
 from tidelog.timing import ManualClock
