@@ -1,5 +1,8 @@
 """From properties to a BrokerConfig: names, values, and the values against each other.
 
+Settings of Kafka 3.9 that Tidelog does not declare are ignored or rejected by the tables below, before a name counts as
+unknown. So a server.properties written for Kafka loads unchanged, unless it needs a feature that Tidelog does not have.
+
 The start-up sequence calls `load_broker_config` with the properties of the command line; the dynamic layers call it
 again with each change.
 """
@@ -7,15 +10,42 @@ again with each change.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
+from typing import Final
 
 from tidelog.config._cross_checks import check_broker_config
-from tidelog.config._foreign import is_without_effect, kraft_advice
 from tidelog.config.broker_config import BrokerConfig, listener_of, listener_setting, takes_effect_per_listener
 from tidelog.config.declaration import Setting, parse_settings
 from tidelog.config.dynamic_only import DynamicOnlySettings
 from tidelog.config.errors import ConfigError, UnknownSettingError
 from tidelog.config.kinds import parse_items
 from tidelog.config.log_config import LogConfig
+
+# Settings that form a KRaft cluster. Ignoring one would start a different kind of broker than the file describes.
+_KRAFT_ADVICE: Final = {
+    "process.roles": "leave it out; a broker has no roles",
+    "node.id": "use broker.id",
+    "controller.quorum.voters": "leave it out; metadata is in ZooKeeper or embedded",
+    "controller.quorum.bootstrap.servers": "leave it out; metadata is in ZooKeeper or embedded",
+    "controller.listener.names": "leave it out; the controller is one of the brokers",
+    "metadata.log.dir": "leave it out; embedded metadata is in the first of log.dirs",
+}
+
+# Settings of features that Tidelog does not have: KRaft, tiered storage, the JVM, share groups, bounds of groups,
+# telemetry.
+# fmt: off
+_WITHOUT_EFFECT: Final = frozenset((
+    "auto.include.jmx.reporter", "broker.heartbeat.interval.ms", "broker.session.timeout.ms", "early.start.listeners",
+    "eligible.leader.replicas.enable", "initial.broker.registration.timeout.ms",
+    "kafka.metrics.polling.interval.secs", "kafka.metrics.reporters", "log.dir.failure.timeout.ms",
+    "sasl.mechanism.controller.protocol", "security.providers", "server.max.startup.time.ms", "telemetry.max.bytes",
+    "unclean.leader.election.interval.ms", "unstable.api.versions.enable", "unstable.feature.versions.enable",
+    "zookeeper.clientCnxnSocket",
+))
+_PREFIXES_WITHOUT_EFFECT: Final = (
+    "controller.quorum.", "group.consumer.", "group.coordinator.", "group.share.", "metadata.", "remote.fetch.",
+    "remote.log.", "rlmm.config.", "rsm.config.", "zookeeper.metadata.migration.",
+)
+# fmt: on
 
 
 def load_broker_config(properties: Mapping[str, str], *, ignore_unknown: bool = False) -> BrokerConfig:
@@ -73,7 +103,7 @@ def _is_set_in_vain(name: str, text: str, listeners: Container[str]) -> bool:
         return _is_idle_value(declared, text)
     of_listener = listener_setting(name)
     if of_listener is None:
-        return is_without_effect(name)
+        return _is_without_effect(name)
     return listener_of(name) not in listeners or not takes_effect_per_listener(of_listener)
 
 
@@ -81,8 +111,13 @@ def _is_idle_value(declared: Setting, text: str) -> bool:
     return not declared.has_effect and text.strip() != declared.format(declared.default)
 
 
+def _is_without_effect(name: str) -> bool:
+    """Whether Kafka has this setting and Tidelog ignores it."""
+    return name in _WITHOUT_EFFECT or (name.startswith(_PREFIXES_WITHOUT_EFFECT) and name not in _KRAFT_ADVICE)
+
+
 def _is_known(name: str) -> bool:
-    if name in BrokerConfig.settings or name in DynamicOnlySettings.settings or is_without_effect(name):
+    if name in BrokerConfig.settings or name in DynamicOnlySettings.settings or _is_without_effect(name):
         return True
     return listener_setting(name) is not None
 
@@ -93,7 +128,7 @@ def _unknown_text(unknown: list[str]) -> str:
 
 
 def _refuse_kraft(properties: Mapping[str, str]) -> None:
-    found = [(name, advice) for name in properties if (advice := kraft_advice(name)) is not None]
+    found = [(name, advice) for name in properties if (advice := _KRAFT_ADVICE.get(name)) is not None]
     if found:
         described = "; ".join(f"{name}: {advice}" for name, advice in found)
         raise ConfigError(f"Tidelog works as Kafka does in ZooKeeper mode, not in KRaft mode. {described}.")
