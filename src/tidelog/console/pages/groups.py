@@ -1,22 +1,41 @@
 """Groups: the list with lag, one group with members and partitions, reset with a preview, delete."""
 
+import asyncio
+import time
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from starlette.responses import Response
 
-from tidelog.client.aio.admin.types import GroupDescription, GroupListing, MemberDescription
+from tidelog.client.aio.admin.types import EARLIEST, LATEST, GroupDescription, GroupListing, MemberDescription
 from tidelog.client.errors import ClientError
-from tidelog.client.group_resets import RESETTABLE_STATES, write_plan
+from tidelog.client.group_resets import (
+    RESETTABLE_STATES,
+    Bounds,
+    Offsets,
+    Way,
+    parse_plan,
+    parse_target,
+    write_plan,
+)
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.console.cluster_view import ClusterView
 from tidelog.console.errors import PageError
 from tidelog.console.forms import Act, Done, Field, Form, Values, confirm_name
 from tidelog.console.pages.routing import Area
-from tidelog.console.resets import WAYS, plan, read_plan
 from tidelog.console.web import Ask, link, paged
 from tidelog.wire.errors import ApiError, ErrorCode
 
 PAGE_SIZE: Final = 50
 STATES: Final = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead")
+WAYS: Final = (
+    (Way.EARLIEST.value, "To the earliest offset"),
+    (Way.LATEST.value, "To the latest offset"),
+    (Way.OFFSET.value, "To an offset"),
+    (Way.SHIFT.value, "By a number of records, back if negative"),
+    (Way.TIME.value, "To a time, such as 2026-01-31T12:00:00Z"),
+    (Way.DURATION.value, "To a time ago, such as PT2H or P1D"),
+)
 
 
 class GroupRow(NamedTuple):
@@ -165,7 +184,7 @@ async def _reset(ask: Ask, values: Values) -> Form:
         partitions = sorted(committed)
     if not partitions:
         raise PageError(400, "A topic is missing", "The group has no offsets; name a topic.")
-    planned = await plan(ask.view, values.get("way", ""), values.get("argument", ""), committed, partitions)
+    planned = await _plan(ask.view, values.get("way", ""), values.get("argument", ""), committed, partitions)
     return Form(
         f"Reset offsets of {described.group_id}",
         [Field("plan", "", write_plan(planned), kind="hidden")],
@@ -188,6 +207,36 @@ async def _reset(ask: Ask, values: Values) -> Form:
     )
 
 
+async def _plan(
+    view: ClusterView,
+    way: str,
+    argument: str,
+    committed: Mapping[TopicPartition, int],
+    partitions: Collection[TopicPartition],
+) -> Offsets:
+    """The offsets that a reset sets, of partitions that can be read. Raises PageError if the argument does not fit."""
+    try:
+        target = parse_target(way, argument, time.time_ns() // 1_000_000)
+        first, last = await asyncio.gather(view.offsets_at(partitions, EARLIEST), view.offsets_at(partitions, LATEST))
+        at_time = {} if target.time_ms is None else await view.offsets_at(partitions, target.time_ms)
+        return target.resolve(Bounds(first, last), committed, at_time)
+    except ValueError as error:
+        raise _unusable(error) from None
+
+
+def _read_plan(text: str) -> Offsets:
+    """A plan that a preview showed. Raises PageError."""
+    try:
+        return parse_plan(text)
+    except ValueError as error:
+        raise _unusable(error) from None
+
+
+def _unusable(error: ValueError) -> PageError:
+    text = str(error)
+    return PageError(400, "The reset cannot be planned", text[0].upper() + text[1:] + ".")
+
+
 async def _execute_form(ask: Ask) -> Form:
     group = ask.query("id")
     return Form(
@@ -202,7 +251,7 @@ async def _execute_form(ask: Ask) -> Form:
 
 async def _execute(ask: Ask, values: Values) -> Done:
     group = ask.query("id")
-    targets = read_plan(values.get("plan", ""))
+    targets = _read_plan(values.get("plan", ""))
     admin = await ask.view.admin()
     state = (await admin.describe_groups([group]))[group].state
     if state not in RESETTABLE_STATES:
