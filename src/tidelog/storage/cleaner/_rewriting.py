@@ -10,20 +10,22 @@ from typing import Final
 
 from tidelog.records.batch import record_data
 from tidelog.records.builder import build_batch
-from tidelog.records.compression import Codec
+from tidelog.records.compression import Codec, compress
 from tidelog.records.delayed import is_about_delayed
 from tidelog.records.header import (
     CODEC_MASK,
+    DELETE_HORIZON_BIT,
     LEGACY_ATTRIBUTES_POSITION,
     LOG_APPEND_TIME_BIT,
     MAGIC,
     MAGIC_POSITION,
+    NO_TIMESTAMP,
     BatchHeader,
     TimestampType,
+    assemble_batch,
     read_header,
 )
-from tidelog.records.kernels.batches import emptied, rebuild
-from tidelog.records.kernels.compaction import Compactor, Rules, with_horizon
+from tidelog.records.kernels.compaction import Compactor, Filtered, Rules, with_horizon
 from tidelog.records.legacy import iterate_legacy_records
 from tidelog.records.record import Record
 from tidelog.storage.cleaner._reading import BatchWindow, Ended, Pace, log_path, walk
@@ -90,7 +92,7 @@ class Rewriter:
         keep = self._kept_control if header.is_control else self._kept_data
         kept = keep(header, buffer, position)
         if kept is None and header.has_producer_id and self._is_last_of_producer(header):
-            kept = emptied(header)
+            kept = _emptied(header)
         if kept is not None:
             self._output.append(kept, header.last_offset, read_header(kept).max_timestamp)
 
@@ -110,7 +112,7 @@ class Rewriter:
         filtered = self._compactor.filter_records(record_data(buffer, position, header), header, self._rules)
         if filtered is None:
             return memoryview(buffer)[position : position + header.size_bytes]
-        return rebuild(header, filtered) if filtered.record_count else None
+        return _rebuild(header, filtered) if filtered.record_count else None
 
     def _kept_control(self, header: BatchHeader, buffer: bytearray, position: int) -> bytes | memoryview | None:
         """A control batch up to its delete horizon, then None. The horizon is set when its transaction is empty.
@@ -130,7 +132,7 @@ class Rewriter:
         if is_needed or horizon_ms is not None:
             return memoryview(buffer)[position : position + header.size_bytes]
         horizon_ms = self._job.now_ms + self._job.delete_retention_ms
-        return rebuild(header, with_horizon(record_data(buffer, position, header), header, horizon_ms))
+        return _rebuild(header, with_horizon(record_data(buffer, position, header), header, horizon_ms))
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         """Whether this batch has a producer's last sequence or last epoch."""
@@ -154,6 +156,30 @@ class Rewriter:
             attributes = buffer[position + LEGACY_ATTRIBUTES_POSITION]
             batch = message if len(kept) == len(records) else _as_batch(kept, last_offset, attributes)
             self._output.append(batch, last_offset, max(record.timestamp for record in kept))
+
+
+def _rebuild(header: BatchHeader, kept: Filtered) -> bytes:
+    """The batch with the records that stay, compressed with its original codec."""
+    codec = header.codec
+    payload = compress(codec, kept.payload) if codec else kept.payload
+    attributes = header.attributes | DELETE_HORIZON_BIT if kept.has_delete_horizon else header.attributes
+    return _assemble(header, attributes, kept.base_timestamp, kept.max_timestamp, kept.record_count, payload)
+
+
+def _emptied(header: BatchHeader) -> bytes:
+    """The batch without its records; it still has the producer's last sequence or last epoch."""
+    attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
+    return _assemble(header, attributes, NO_TIMESTAMP, header.max_timestamp, 0, b"")
+
+
+def _assemble(
+    header: BatchHeader, attributes: int, base_timestamp: int, max_timestamp: int, count: int, payload: bytes
+) -> bytes:
+    """The header's base and last offset, leader epoch, producer and sequence stay the same."""
+    changed = header._replace(
+        attributes=attributes, base_timestamp=base_timestamp, max_timestamp=max_timestamp, record_count=count
+    )
+    return assemble_batch(changed, payload)
 
 
 def _as_batch(kept: list[Record], last_offset: int, attributes: int) -> bytes:
