@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tidelog.config.errors import ConfigError
-from tidelog.security._ciphers import TLS_1_3, openssl_names
 from tidelog.security._stores import key_store_pem, trust_store_pem
 from tidelog.security.files import as_path, read_file
 
@@ -26,6 +25,8 @@ _CLIENT_AUTHENTICATION: Final = {
     "requested": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
+_TLS_1_3: Final = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"})
+"""The suites of TLS 1.3. Python cannot choose among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,18 +221,19 @@ def _negotiate(context: ssl.SSLContext, options: TlsOptions) -> None:
 
 
 def _has_suite(version: str, options: TlsOptions) -> bool:
-    return any((each in TLS_1_3) == (version == "TLSv1.3") for each in options.cipher_suites)
+    return any((each in _TLS_1_3) == (version == "TLSv1.3") for each in options.cipher_suites)
 
 
 def _choose_ciphers(context: ssl.SSLContext, suites: Sequence[str], *, with_tls_1_3: bool) -> None:
     setting = "ssl.cipher.suites"
-    if with_tls_1_3 and (missing := TLS_1_3.difference(suites)):
+    if with_tls_1_3 and (missing := _TLS_1_3.difference(suites)):
         raise ConfigError(
             f"{setting}: the suites of TLS 1.3 cannot be chosen one by one; add {', '.join(sorted(missing))}, or name "
             "none of them",
             setting=setting,
         )
-    names = openssl_names(suites)
+    chosen = [each for each in suites if each not in _TLS_1_3]
+    names = [_openssl_name(each) for each in chosen]
     if not names:
         return
     try:
@@ -239,9 +241,24 @@ def _choose_ciphers(context: ssl.SSLContext, suites: Sequence[str], *, with_tls_
     except ssl.SSLError as error:
         raise ConfigError(f"{setting}: OpenSSL knows none of {', '.join(suites)}", setting=setting) from error
     known = {each["name"] for each in context.get_ciphers()}
-    for name, suite in zip(names, [each for each in suites if each not in TLS_1_3], strict=True):
+    for name, suite in zip(names, chosen, strict=True):
         if name not in known:
             raise ConfigError(f"{setting}: OpenSSL does not know {suite}", setting=setting)
+
+
+def _openssl_name(suite: str) -> str:
+    """OpenSSL's name of a suite that is named as in Java and the RFCs; other names are OpenSSL's already.
+
+    `TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384` is `ECDHE-RSA-AES256-GCM-SHA384`.
+    """
+    if not suite.startswith("TLS_") or "_WITH_" not in suite:
+        return suite
+    exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
+    cipher = cipher.replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305").replace("_CBC_", "_")
+    for bits in ("128", "256"):
+        cipher = cipher.replace(f"AES_{bits}", f"AES{bits}")
+    parts = [*([] if exchange == "RSA" else exchange.split("_")), *cipher.split("_")]
+    return "-".join(parts)
 
 
 def _load_key_store(context: ssl.SSLContext, options: TlsOptions) -> None:
