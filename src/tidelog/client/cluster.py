@@ -16,9 +16,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.driver import Answers, Driver, answer_of
 from tidelog.client.aio.consumer.completed_fetch import CompletedFetch, Decoding
+from tidelog.client.aio.consumer.fetch_session import LAST_VERSION_WITH_NAMES
 from tidelog.client.aio.consumer.types import ConsumerRecord
-from tidelog.client.aio.fetch_once import FetchLimits, fetch_once
 from tidelog.client.aio.metadata import TopicMetadata, topic_from
+from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.producer.coordination import TransactionCoordinator
 from tidelog.client.aio.producer.sequences import ProducerIdentity
 from tidelog.client.aio.producer.transaction_state import TransactionHandle
@@ -27,13 +28,23 @@ from tidelog.client.errors import ApiError, DeadlinePassed
 from tidelog.client.patience import Patience
 from tidelog.client.types import Places, TopicPartition
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import MetadataRequest, MetadataResponse
-from tidelog.wire.messages.fetch import PartitionData
+from tidelog.wire.messages import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse
+from tidelog.wire.messages.fetch import FetchPartition, FetchTopic, PartitionData
 from tidelog.wire.messages.metadata import MetadataRequestTopic
 
 __all__ = ["Cluster", "FetchLimits", "TopicsSeen"]
 
 Result = TypeVar("Result")
+
+
+class FetchLimits(NamedTuple):
+    """How much a fetch may bring, and how long the broker may wait for it."""
+
+    partition_bytes_max: int
+    wait_ms_max: int = 0
+    bytes_min: int = 1
+    read_committed: bool = False
+
 
 _GONE: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _READING: Final = FetchLimits(1024 * 1024, wait_ms_max=100)
@@ -80,7 +91,7 @@ class Cluster(Admin):
 
     async def _fetch_one(self, where: TopicPartition, offset: int, limits: FetchLimits) -> PartitionData:
         driver = await self._async._knowing([where])
-        data = (await fetch_once(driver.client, await driver.to_leader(where), {where: offset}, limits))[where]
+        data = (await _fetch_once(driver.client, await driver.to_leader(where), {where: offset}, limits))[where]
         check_code(data.error_code, where)
         return data
 
@@ -217,10 +228,40 @@ async def _fetch(
     driver: Driver, offsets: Mapping[TopicPartition, int], limits: FetchLimits
 ) -> dict[TopicPartition, PartitionData]:
     async def ask(node_id: int, items: list[TopicPartition]) -> Answers[TopicPartition, PartitionData]:
-        fetched = await fetch_once(driver.client, node_id, {where: offsets[where] for where in items}, limits)
+        fetched = await _fetch_once(driver.client, node_id, {where: offsets[where] for where in items}, limits)
         return {where: answer_of(data.error_code, None, data, where) for where, data in fetched.items()}
 
     return await driver.run(offsets, driver.to_leader, ask)
+
+
+async def _fetch_once(
+    client: NetworkClient, node_id: int, offsets: Mapping[TopicPartition, int], limits: FetchLimits
+) -> dict[TopicPartition, PartitionData]:
+    """One Fetch outside of any session: what one broker has of partitions from `offsets` on. Nothing is decoded.
+
+    Errors of single partitions are in their data.
+    """
+    topics: dict[str, FetchTopic] = {}
+    for (name, partition), offset in offsets.items():
+        topic = topics.setdefault(name, FetchTopic(topic=name, partitions=[]))
+        topic.partitions.append(
+            FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=limits.partition_bytes_max)
+        )
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=limits.wait_ms_max,
+        min_bytes=limits.bytes_min,
+        max_bytes=limits.partition_bytes_max * len(offsets),
+        isolation_level=int(limits.read_committed),
+        topics=list(topics.values()),
+    )
+    reply = await client.send(node_id, request, FetchResponse, at_most=LAST_VERSION_WITH_NAMES)
+    check_code(reply.error_code, "Fetch")
+    return {
+        TopicPartition(topic.topic, data.partition_index): data
+        for topic in reply.responses
+        for data in topic.partitions
+    }
 
 
 def _records(
