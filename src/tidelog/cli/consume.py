@@ -1,8 +1,8 @@
-"""`tidelog consume`: records of chosen partitions, from chosen offsets on."""
+"""`tidelog consume`: records of chosen partitions, from chosen offsets on, or with `--group` as a member of a group."""
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from itertools import islice
 from typing import Annotated, Any, Final, NamedTuple
@@ -14,14 +14,13 @@ from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputF
 from tidelog.cli._signals import ending_in_order
 from tidelog.cli._verbs import verb
 from tidelog.cli.errors import CommandError
-from tidelog.cli.group_consume import read_as_member
 from tidelog.cli.group_records import Formatter, write_formatted
 from tidelog.cli.output import bytes_for_json, print_json_lines
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import EARLIEST, LATEST
 from tidelog.client.aio.consumer.errors import OffsetOutOfRange
 from tidelog.client.aio.consumer.settings import ConsumerSettings
-from tidelog.client.aio.consumer.types import ConsumerRecord, TimestampType
+from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords, TimestampType
 from tidelog.client.consumer import Consumer
 from tidelog.client.types import TopicPartition
 
@@ -181,6 +180,44 @@ def read_in_chunks(
 def _has_answers(consumer: Consumer) -> bool:
     """Whether a fetch of every partition was answered."""
     return all(each.lag is not None for each in consumer.metrics().partitions.values())
+
+
+def read_as_member(
+    settings: Mapping[str, Any], topic: str, most: int | None, timeout_s: float | None
+) -> Generator[list[ConsumerRecord], None, None]:
+    """Yield the records of each poll, until `most` records or `timeout_s` without records. Commits at the end.
+
+    If the caller closes it early, the last records are not committed and are read again.
+    """
+    with Consumer(settings) as consumer:
+        if topic not in consumer.list_topics():
+            sys.stderr.write(f"tidelog: topic {topic!r} does not exist yet; waiting for it\n")
+        consumer.subscribe([topic])
+        count = 0
+        idle_since = time.monotonic()
+        while True:
+            records = consumer.poll(_POLL_S)
+            if records:
+                taken = list(records)[: None if most is None else most - count]
+                count += len(taken)
+                try:
+                    yield taken
+                except GeneratorExit:
+                    _give_back(consumer, records, 0)
+                    raise
+                idle_since = time.monotonic()
+                if count == most:
+                    _give_back(consumer, records, len(taken))
+                    return
+            elif timeout_s is not None and time.monotonic() - idle_since >= timeout_s:
+                return
+
+
+def _give_back(consumer: Consumer, records: ConsumerRecords, taken: int) -> None:
+    """Move the positions back, so that the group reads unused records again."""
+    left = list(records)[taken:]
+    for record in reversed(left):
+        consumer.seek(record.topic_partition, record.offset)
 
 
 def as_line(record: ConsumerRecord, shown: Shown) -> bytes:
