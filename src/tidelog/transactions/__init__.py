@@ -6,8 +6,7 @@ a log, a clock and a writer of markers. The room does no I/O.
 """
 
 from tidelog.transactions.markers import MarkerOrder, MarkerSender
-from tidelog.transactions.settings import TransactionSettings
-from tidelog.transactions.shard import TransactionShard
+from tidelog.transactions.shard import TransactionSettings, TransactionShard
 from tidelog.transactions.states import TransactionState
 from tidelog.transactions.transaction import Transaction
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.coordination import NOTHING, Answer, Decision, ProducerEpoch, SetTimer, StateRecord, TimerChange, TimerKey
@@ -29,7 +30,6 @@ from tidelog.transactions.schemas import (
     transaction_key,
     transaction_value,
 )
-from tidelog.transactions.settings import TransactionSettings
 from tidelog.transactions.states import TransactionEvent, TransactionState, may_happen
 from tidelog.transactions.transaction import Transaction
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -52,6 +52,20 @@ _ENDED: Final = {
     (TransactionState.PREPARE_ABORT, False): ErrorCode.CONCURRENT_TRANSACTIONS,
 }
 """The response to EndTxn when no transaction is open: repeating the last outcome is no error, anything else is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionSettings:
+    """The settings that the shard needs, and no others. Defaults are Kafka's."""
+
+    id_expiration_ms: int = 7 * 24 * 60 * 60 * 1000
+    """A transactional id that has not been used for so long is removed."""
+    abort_timed_out_interval_ms: int = 10_000
+    """Interval of the search for transactions past their timeout."""
+    remove_expired_interval_ms: int = 60 * 60 * 1000
+    """Interval of the search for unused transactional ids."""
+    retry_backoff_ms: int = 100
+    """Wait before a rejected marker or record is written again."""
 
 
 class TransactionShard:
