@@ -57,7 +57,7 @@ class TidelogDataSource(DataSource):
     @plainly()
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """For `df.write`."""
-        from tidelog.spark.sink.batch_writer import make_batch_writer
+        from tidelog.spark.sink.writers import make_batch_writer
 
         settle("plan")
         return make_batch_writer(schema, self.options, overwrite=overwrite)
@@ -65,7 +65,7 @@ class TidelogDataSource(DataSource):
     @plainly()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """For `df.writeStream`; Spark passes the arguments by these very names."""
-        from tidelog.spark.sink.stream_writer import make_stream_writer
+        from tidelog.spark.sink.writers import make_stream_writer
 
         settle("plan")
         return make_stream_writer(schema, self.options, overwrite=overwrite)

@@ -27,7 +27,7 @@ from tidelog.spark.sink.deliveries import Delivery, Messages, make_delivery
 from tidelog.spark.sink.messages import Written, current_task
 from tidelog.spark.sink.rows import check_columns
 from tidelog.spark.sink.settings import read_stream_settings
-from tidelog.spark.sink.stream_writer import StreamWriter
+from tidelog.spark.sink.writers import StreamWriter
 from tidelog.wire.api_keys import ApiKey
 
 STUCK_S = 600.0

@@ -11,9 +11,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
 from tidelog.spark.sink import deliveries
-from tidelog.spark.sink.batch_writer import make_batch_writer
 from tidelog.spark.sink.messages import TaskFacts
-from tidelog.spark.sink.stream_writer import StreamWriter, make_stream_writer
+from tidelog.spark.sink.writers import StreamWriter, make_batch_writer, make_stream_writer
 
 KINDS: dict[str, DataType] = {
     "key": StringType(),

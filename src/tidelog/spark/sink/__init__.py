@@ -2,6 +2,7 @@
 
     settings      the options of the sink, read and checked
     rows          which columns a row has, and which partition it goes to
+    writers       what Spark plans, pickles and calls, for streams and for DataFrames
     deliveries    the three guarantees: exactly once, at least once, and exactly once for small outputs
     task          what a task does with the Arrow batches it is given
     participant   one part in a transaction, as driver or task: how it begins and ends

@@ -1,4 +1,4 @@
-"""The options of the sink. `stream_writer` and `batch_writer` read them on the driver, tasks get them pickled."""
+"""The options of the sink. `writers` reads them on the driver, tasks get them pickled."""
 
 import logging
 from collections.abc import Mapping

@@ -8,10 +8,9 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tidelog.spark.options import OptionError
-from tidelog.spark.sink.batch_writer import BatchWriter, make_batch_writer
 from tidelog.spark.sink.deliveries import AtLeastOnce, ExactlyOnce, Messages, SmallOutput
 from tidelog.spark.sink.messages import TaskFacts, Written
-from tidelog.spark.sink.stream_writer import StreamWriter, make_stream_writer
+from tidelog.spark.sink.writers import BatchWriter, StreamWriter, make_batch_writer, make_stream_writer
 
 KEY, VALUE = StructField("key", StringType()), StructField("value", StringType())
 SCHEMA = StructType([KEY, VALUE])
