@@ -21,8 +21,7 @@ from tidelog.spark.pipeline.definition.schema_steps import AVRO, JSON_SCHEMA, PR
 from tidelog.spark.pipeline.schemas.arrow_values import from_arrow, into_arrow, json_value
 from tidelog.spark.pipeline.schemas.formats import Target, format_of
 from tidelog.spark.pipeline.schemas.origins import Origin
-from tidelog.spark.pipeline.schemas.reading import RowReader
-from tidelog.spark.pipeline.schemas.writing import RowWriter, WrittenColumn
+from tidelog.spark.pipeline.schemas.rows import RowReader, RowWriter, WrittenColumn
 
 ORDER = {
     "type": "record",

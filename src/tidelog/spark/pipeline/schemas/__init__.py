@@ -3,7 +3,7 @@
     origins       which schema: of a file, a text, or the newest of a registry's subject; plain data that travels
     formats       what each format offers; `avro`, `json_schema` and `protobuf` offer it
     arrow_values  values between the serializers of `tidelog.client.schemas` and Arrow
-    reading       a row's value by its schema, in executors; `writing` the other way
+    rows          a row's value read and written by its schema, in executors
     columns       the two steps: `parse` and `pack`
 
 Values are read and written by the serializers of `tidelog.client.schemas`, one Arrow batch at a time.

@@ -20,8 +20,7 @@ from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
 from tidelog.spark.pipeline.failing.guarded import map_rows
 from tidelog.spark.pipeline.schemas.formats import Target, format_of
 from tidelog.spark.pipeline.schemas.origins import Origin, address_of, newest, open_registry
-from tidelog.spark.pipeline.schemas.reading import RowReader
-from tidelog.spark.pipeline.schemas.writing import RowWriter, WrittenColumn, value_writer
+from tidelog.spark.pipeline.schemas.rows import RowReader, RowWriter, WrittenColumn, value_writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
