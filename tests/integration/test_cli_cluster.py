@@ -10,12 +10,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from tests.compat.metrics.pages import Page
-from tests.integration.cli_support import SOURCE, Ran, run
+from tests.integration.cli_support import SOURCE, Ran, run, run_here
 from tests.integration.writers import wait_until
 from tests.integration.zookeeper_support import needs_zookeeper
 from tidelog.cluster import supervisor
@@ -23,14 +24,12 @@ from tidelog.cluster.layout import ClusterDirectory
 from tidelog.cluster.supervisor import Supervisor, new_description
 
 
-def states(directory: Path) -> dict[int, str]:
-    status = run("cluster", "status", "--directory", str(directory), "--format", "json")
-    assert status.code == 0, status.err
-    return {broker["broker"]: broker["state"] for broker in json.loads(status.out)["brokers"]}
+def status(directory: Path) -> Any:
+    return run_here("cluster", "status", "--directory", str(directory), "--format", "json").document
 
 
 def running(directory: Path) -> list[int]:
-    return [broker for broker, state in states(directory).items() if state != "stopped"]
+    return [broker["broker"] for broker in status(directory)["brokers"] if broker["state"] != "stopped"]
 
 
 def cluster(directory: Path, *words: str) -> Ran:
@@ -39,20 +38,29 @@ def cluster(directory: Path, *words: str) -> Ran:
     return finished
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[Path]:
-    place = tmp_path / "c"
+def two_brokers(place: Path) -> Iterator[Path]:
     cluster(place, "up", "--brokers", "2", "--port", "0", "--detach", "--set", "zookeeper.session.timeout.ms=2000")
     yield place
     run("cluster", "down", "--directory", str(place))
 
 
-def test_every_broker_serves_metrics_and_status_says_where(directory: Path) -> None:
-    status = json.loads(cluster(directory, "status", "--format", "json").out)
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    """Of a cluster of two brokers that the test may change."""
+    yield from two_brokers(tmp_path / "c")
+
+
+@pytest.fixture(scope="module")
+def shared_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Of a cluster whose two brokers run before and after each test."""
+    yield from two_brokers(tmp_path_factory.mktemp("shared") / "c")
+
+
+def test_every_broker_serves_metrics_and_status_says_where(shared_directory: Path) -> None:
     active = "kafka_controller_kafkacontroller_activecontrollercount"
-    urls = [broker["metrics"] for broker in status["brokers"]]
+    urls = [broker["metrics"] for broker in status(shared_directory)["brokers"]]
     assert sum(Page.read(url).value(active) for url in urls) == 1
-    assert f"metrics: {' '.join(urls)}" in cluster(directory, "status").out
+    assert f"metrics: {' '.join(urls)}" in cluster(shared_directory, "status").out
 
 
 def test_brokers_are_killed_restarted_added_and_stopped_by_commands(directory: Path) -> None:
@@ -81,24 +89,25 @@ def test_the_port_of_an_added_broker_follows_the_others_unless_it_is_taken(
     assert chosen == (following + 7 if is_taken else following)
 
 
-def test_a_cluster_goes_on_with_its_data_and_its_ports(directory: Path) -> None:
-    before = json.loads((directory / "cluster.json").read_text())
-    cluster(directory, "down")
-    cluster(directory, "up", "--detach")
-    after = json.loads((directory / "cluster.json").read_text())
+def test_a_cluster_goes_on_with_its_data_and_its_ports(shared_directory: Path) -> None:
+    before = json.loads((shared_directory / "cluster.json").read_text())
+    cluster(shared_directory, "down")
+    cluster(shared_directory, "up", "--detach")
+    after = json.loads((shared_directory / "cluster.json").read_text())
     assert [broker["port"] for broker in after["brokers"]] == [broker["port"] for broker in before["brokers"]]
-    assert running(directory) == [1, 2]
+    assert running(shared_directory) == [1, 2]
 
 
-def test_what_cannot_be_done_is_said_in_one_sentence(directory: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_done_is_said_in_one_sentence(shared_directory: Path, tmp_path: Path) -> None:
     for words, said in (
-        (("up", "--directory", str(directory)), "is already running"),
-        (("up", "--port", "1", "--directory", str(directory)), "omit --port 1"),
-        (("kill", "9", "--directory", str(directory)), "broker 9 does not exist; the cluster has 1, 2"),
+        (("up", "--directory", str(shared_directory)), "is already running"),
+        (("up", "--port", "1", "--directory", str(shared_directory)), "omit --port 1"),
+        (("kill", "9", "--directory", str(shared_directory)), "broker 9 does not exist; the cluster has 1, 2"),
+        (("kill", "zookeeper", "--directory", str(shared_directory)), "no ZooKeeper of its own"),
         (("status", "--directory", str(tmp_path / "nothing")), "no cluster in"),
         (("restart", "1", "--directory", str(tmp_path / "nothing")), "no cluster in"),
     ):
-        finished = run("cluster", *words)
+        finished = run_here("cluster", *words)
         assert finished.code == 1
         assert said in finished.err
         assert "Traceback" not in finished.err
@@ -195,23 +204,17 @@ def test_a_cluster_runs_a_zookeeper_of_its_own(tmp_path: Path) -> None:
     wait_until_gone(place)
 
 
-def test_a_cluster_without_a_zookeeper_of_its_own_says_so(directory: Path) -> None:
-    finished = run("cluster", "kill", "zookeeper", "--directory", str(directory))
-    assert finished.code == 1
-    assert "no ZooKeeper of its own" in finished.err
-    status = run("cluster", "status", "--directory", str(directory), "--format", "json")
-    assert json.loads(status.out)["zookeeper"] is None
+def test_a_cluster_without_a_zookeeper_of_its_own_says_so(shared_directory: Path) -> None:
+    assert status(shared_directory)["zookeeper"] is None
 
 
 def zookeeper(directory: Path) -> dict[str, object]:
-    status = run("cluster", "status", "--directory", str(directory), "--format", "json")
-    found: dict[str, object] = json.loads(status.out)["zookeeper"]
+    found: dict[str, object] = status(directory)["zookeeper"]
     return found
 
 
 def servers(directory: Path) -> str:
-    status = run("cluster", "status", "--directory", str(directory), "--format", "json")
-    return str(json.loads(status.out)["bootstrap_servers"])
+    return str(status(directory)["bootstrap_servers"])
 
 
 def wait_until_gone(directory: Path) -> None:
