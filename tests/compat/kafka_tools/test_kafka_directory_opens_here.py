@@ -34,6 +34,7 @@ from tests.compat.kafka_tools.samples import (
     read_all,
     write_samples,
 )
+from tests.effort import usually
 
 pytestmark = pytest.mark.java
 
@@ -54,35 +55,50 @@ class KafkaDirectory:
     broker: BrokerProcess = field(init=False)
 
 
+@dataclass(slots=True)
+class KafkaLife:
+    """A Kafka broker that was stopped, and what it wrote."""
+
+    broker: BrokerProcess
+    written: WrittenLog
+    committed: list[Sent]
+
+
 @pytest.fixture(scope="module")
-def directories(zookeeper: ZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> dict[str, KafkaDirectory]:
-    """One life of a Kafka broker: written, stopped in order, started again, written, killed; a copy after each end."""
-    home = tmp_path_factory.mktemp("kafka")
-    broker = new_kafka(zookeeper, home, KAFKA_SETTINGS)
-    with broker:
+def life(zookeeper: ZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> KafkaLife:
+    """Up to a stop in order."""
+    with new_kafka(zookeeper, tmp_path_factory.mktemp("kafka"), KAFKA_SETTINGS) as broker:
         written = write_samples(broker)
         committed = write_transactions(broker, written)
         trim(broker)
-    clean = KafkaDirectory(copy(written, home / "clean"), written.meta_properties()["cluster.id"], committed)
-    broker.start()
-    produce(broker, written, SEGMENTED, long_records(120, 20), SMALL_BATCHES)
-    with Admin.connect(broker.address) as admin:
-        add_idempotent_batch(admin, written, sequence=9)
-    broker.kill()
-    unclean = KafkaDirectory(copy(written, home / "unclean"), clean.cluster_id, committed)
-    tear_tail(unclean.written)
-    return {"clean": clean, "unclean": unclean}
+    return KafkaLife(broker, written, committed)
 
 
-@pytest.fixture(scope="module", params=["clean", "unclean"])
+@pytest.fixture(scope="module")
+def clean(life: KafkaLife, tmp_path_factory: pytest.TempPathFactory) -> KafkaDirectory:
+    """Left behind in order."""
+    return life_copied(life, tmp_path_factory.mktemp("left") / "clean")
+
+
+@pytest.fixture(scope="module")
+def unclean(life: KafkaLife, clean: KafkaDirectory, tmp_path_factory: pytest.TempPathFactory) -> KafkaDirectory:
+    """Started again, written, killed; the clean copy was made before."""
+    life.broker.start()
+    produce(life.broker, life.written, SEGMENTED, long_records(120, 20), SMALL_BATCHES)
+    with Admin.connect(life.broker.address) as admin:
+        add_idempotent_batch(admin, life.written, sequence=9)
+    life.broker.kill()
+    directory = life_copied(life, tmp_path_factory.mktemp("left") / "unclean")
+    tear_tail(directory.written)
+    return directory
+
+
+@pytest.fixture(scope="module", params=usually(["clean"], ["clean", "unclean"]))
 def opened(
-    request: pytest.FixtureRequest,
-    directories: dict[str, KafkaDirectory],
-    open_directory: OpenDirectory,
-    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest, open_directory: OpenDirectory, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[KafkaDirectory]:
     """Our broker on a copied directory."""
-    directory = directories[request.param]
+    directory: KafkaDirectory = request.getfixturevalue(request.param)
     with open_directory(directory.written, tmp_path_factory.mktemp(request.param)) as broker:
         directory.broker = broker
         yield directory
@@ -164,6 +180,10 @@ def trim(broker: BrokerProcess) -> None:
     client = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for done in client.delete_records([TopicPartition(TRIMMED, 0, TRIMMED_TO)]).values():
         assert done.result(30).low_watermark == TRIMMED_TO
+
+
+def life_copied(life: KafkaLife, target: Path) -> KafkaDirectory:
+    return KafkaDirectory(copy(life.written, target), life.written.meta_properties()["cluster.id"], life.committed)
 
 
 def copy(written: WrittenLog, target: Path) -> WrittenLog:
