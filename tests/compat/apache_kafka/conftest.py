@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 
 SETTINGS = {
     "transaction.state.log.num.partitions": "3",
-    "offsets.topic.num.partitions": "3",
+    "offsets.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
     "log.retention.ms": "-1",  # some records have timestamps of 2023
 }

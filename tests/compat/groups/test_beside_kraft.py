@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from benchmarks import apache_kafka
+from tests.compat.apache_kafka.test_group_answers import SETTINGS, play, prepare
 from tests.compat.groups.kraft import KraftBroker
 from tests.compat.groups.migration_scenarios import MIGRATIONS
 from tests.compat.groups.odd_scenarios import ODDITIES
 from tests.compat.groups.raw import Transcript
 from tests.compat.groups.scenarios import Connect
-from tests.compat.groups.test_beside_kafka import SETTINGS, play, prepare
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(apache_kafka.MAVEN_SECONDS_MAX + 120)]

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from benchmarks import apache_kafka
-from benchmarks.apache_kafka import KafkaBroker, ZooKeeper
+from benchmarks.apache_kafka import KafkaBroker
 from tests.compat.groups.raw import Transcript, Wire
 from tests.compat.groups.scenarios import OTHER_TOPIC, SCENARIOS, TOPIC, Connect
 from tidelog.client import Admin, NewTopic
@@ -15,24 +14,15 @@ from tidelog.testing import Broker
 from tidelog.wire.messages import FindCoordinatorRequest, OffsetFetchRequest
 from tidelog.wire.messages.offset_fetch import OffsetFetchRequestGroup
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(apache_kafka.MAVEN_SECONDS_MAX + 120)]
-
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
 NOT_YET = (14, 15, 16)
 """Loading, not available, not the coordinator: Kafka takes a moment to make its offsets topic."""
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    reason = apache_kafka.unavailable_reason()
-    if reason is not None:
-        pytest.skip(reason)
-    with (
-        ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as zookeeper,
-        KafkaBroker(tmp_path_factory.mktemp("kafka"), zookeeper, SETTINGS) as broker,
-    ):
-        prepare("127.0.0.1", broker.port)
-        yield broker
+def prepared(kafka: KafkaBroker) -> KafkaBroker:
+    prepare("127.0.0.1", kafka.port)
+    return kafka
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +47,9 @@ def prepare(host: str, port: int) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_our_answers_are_kafkas(
-    kafka: KafkaBroker, ours: Broker, scenario: Callable[[Connect, Transcript], None]
+    prepared: KafkaBroker, ours: Broker, scenario: Callable[[Connect, Transcript], None]
 ) -> None:
-    assert play(scenario, ours.host, ours.port) == play(scenario, "127.0.0.1", kafka.port)
+    assert play(scenario, ours.host, ours.port) == play(scenario, "127.0.0.1", prepared.port)
 
 
 def play(scenario: Callable[[Connect, Transcript], None], host: str, port: int) -> list[str]:
