@@ -2,6 +2,9 @@
 
 `make chaos` runs more of these. Each schedule has a process of its own: clients that meet faults leave sockets, and
 sometimes threads, behind.
+
+All are long. In every run `tests/integration/test_cli_demo_failover.py` kills a leader of three real brokers, and
+`tests/integration/test_kill_clients.py` a broker under librdkafka.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import pytest
 from benchmarks import apache_kafka
 from tests.integration.zookeeper_support import needs_zookeeper
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 LONG_SEEDS = range(6)
 FAILED = 1
@@ -34,25 +37,22 @@ def one(name: str, tree: str) -> tuple[str, ...]:
     return ("--seed", "1", "--tree", tree, "--only", name, "--faults", "1", "--seconds", "1")
 
 
-@pytest.mark.parametrize("name", ["kill the leader", pytest.param("isolate from all", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["kill the leader", "isolate from all"])
 def test_a_broker_that_is_gone_loses_nothing(name: str) -> None:
     check(*one(name, "shared"))
 
 
-@pytest.mark.long
 @needs_zookeeper
 def test_a_killed_zookeeper_loses_nothing() -> None:
     check(*one("kill ZooKeeper", "zookeeper"))
 
 
-@pytest.mark.long
 @needs_zookeeper
 @pytest.mark.parametrize("seed", LONG_SEEDS)
 def test_schedules_hold_every_promise(seed: int) -> None:
     check("--seed", str(seed))
 
 
-@pytest.mark.long
 def test_writes_that_only_a_leader_acknowledged_are_found_to_be_lost() -> None:
     """The checker finds what it looks for: a producer with acks=1 that claims acks=all."""
     words = ("--tree", "shared", "--only", "isolate from all", "--faults", "2", "--careless")
@@ -62,7 +62,6 @@ def test_writes_that_only_a_leader_acknowledged_are_found_to_be_lost() -> None:
     ]
 
 
-@pytest.mark.long
 @pytest.mark.java
 @needs_zookeeper
 @pytest.mark.parametrize("seed", [100])
