@@ -1,4 +1,7 @@
-"""Our consumer under `group.protocol=consumer`, the claims that our own broker sees it keep, against Apache Kafka."""
+"""Our consumer under `group.protocol=consumer`, the claims that our own broker sees it keep, against Apache Kafka.
+
+Our own broker sees them in every run; a KRaft takes longer to start than they take together.
+"""
 
 from collections.abc import Iterator
 
@@ -10,7 +13,7 @@ from tests.integration.test_consumer_heartbeat_groups import SETTINGS, ConsumerP
 
 __all__ = ["TestHeartbeatGroups"]
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(apache_kafka.MAVEN_SECONDS_MAX + 120)]
+pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(apache_kafka.MAVEN_SECONDS_MAX + 120)]
 
 REPLICATION = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
 
