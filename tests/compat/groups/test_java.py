@@ -53,6 +53,7 @@ def test_a_java_consumer_shares_a_group_with_librdkafka(broker: Broker, topic: s
         readings.wait_for(set(produced) - java.values)
 
 
+@pytest.mark.long
 def test_kafkas_tools_describe_reset_and_delete_our_groups(broker: Broker, topic: str, produce: Produce) -> None:
     readings = Readings()
     with running(ConfluentMember(broker.bootstrap_servers, topic, topic, readings, "m")):

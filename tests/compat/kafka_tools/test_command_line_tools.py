@@ -99,6 +99,7 @@ def test_get_offset_shell_prints_both_ends(broker: BrokerProcess, admin: Admin) 
     assert tool(broker, GET_OFFSETS, "--topic", "ends", "--time", "earliest").splitlines() == ["ends:0:0", "ends:1:0"]
 
 
+@pytest.mark.long
 def test_topic_command_creates_describes_grows_and_deletes(broker: BrokerProcess, admin: Admin) -> None:
     tool(broker, TOPICS, "--create", "--topic", "made", "--partitions", "2", "--config", "retention.ms=3600000")
     described = tool(broker, TOPICS, "--describe", "--topic", "made")

@@ -48,6 +48,7 @@ def test_a_wrong_password_is_named_by_the_java_client(secured: Secured, tmp_path
         run_tool(TOPICS, "--bootstrap-server", secured.address("SASL_SSL"), "--list", "--command-config", file)
 
 
+@pytest.mark.long
 def test_kafka_configs_adds_a_user_that_can_log_in(secured: Secured, tmp_path: Path) -> None:
     entity = ("--entity-type", "users", "--entity-name", "carol")
     added = "SCRAM-SHA-256=[iterations=4096,password=carols]"

@@ -50,6 +50,7 @@ def test_the_java_client_copies_a_topic_exactly_once_although_it_aborts_at_rando
     assert [record.value for record in copied] == [message.value for message in messages]
 
 
+@pytest.mark.long
 def test_operators_list_describe_and_abort_with_kafkas_tool(rpc: Rpc, servers: str, topic: str, name: str) -> None:
     producer = rpc.start(name)
     rpc.begin(producer, (topic, 0))
