@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
+from tests.integration.cli_support import SOURCE
 from tests.integration.spark.sink_queries import KEYS, ROWS_PER_BATCH
 from tests.unit.present import present
 
@@ -124,7 +125,7 @@ class Driver:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.integration.spark.sink_queries", str(plan)],
             cwd=REPOSITORY,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            env={**os.environ, "PYTHONPATH": f"{SOURCE}:{REPOSITORY}"},
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
