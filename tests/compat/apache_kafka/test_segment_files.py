@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from benchmarks.apache_kafka import KafkaBroker
+from tests.integration.writers import wait_until
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import NewTopic
 from tidelog.client.consumer import Consumer
@@ -39,7 +40,14 @@ def written(kafka: KafkaBroker) -> KafkaBroker:
                 if number % 10 == 0:
                     producer.flush()
             producer.commit() if name == "commit" else producer.abort()
+    # Kafka answers when the end of a transaction is decided; a moment later its markers are in the files.
+    wait_until(lambda: _ends(kafka, "read_committed") == _ends(kafka, "read_uncommitted"), "the last markers")
     return kafka
+
+
+def _ends(kafka: KafkaBroker, isolation: str) -> dict[TopicPartition, int]:
+    with Consumer({"bootstrap.servers": kafka.bootstrap_servers, "isolation.level": isolation}) as consumer:
+        return dict(consumer.end_offsets(*(TopicPartition(TOPIC, partition) for partition in range(PARTITIONS))))
 
 
 def _consumed(kafka: KafkaBroker, isolation: str) -> list[tuple[Any, ...]]:
