@@ -89,6 +89,12 @@ class TimeSlices:
         if self._ends_at is None:  # it took the loop another turn to get here
             self._begin_slice()
 
+    def use_up(self) -> None:
+        """The work of a request before its first `pause`, say to decode it, took a slice: it goes on with the next."""
+        if self._ends_at is None:
+            self._begin_slice()
+        self._ends_at = self.seconds()
+
     async def run(self, steps: Generator[None, None, T]) -> T:
         """Drive a generator that yields where it may be interrupted; returns what it returns."""
         while True:

@@ -76,12 +76,14 @@ class FetchSession:
 
     def update(self, spans: FetchSpans, resolve: ResolveTopic) -> None:
         """Take over what a request adds, changes and forgets."""
+        known = self.partitions
         for topic_key, partitions in spans.topics:
+            topic = _name(topic_key, resolve)
             for fetch in partitions:
-                key = (topic_key, fetch.partition_index)
-                cached = self.partitions.get(key)
+                key = (topic_key, fetch[0])
+                cached = known.get(key)
                 if cached is None:
-                    self.partitions[key] = CachedPartition(fetch, _name(topic_key, resolve))
+                    known[key] = CachedPartition(fetch, topic)
                 else:
                     cached.fetch = fetch
         for topic_key, indexes in spans.forgotten:
@@ -153,7 +155,7 @@ class FetchSessionCache:
             topic = resolve(topic_key) if isinstance(topic_key, bytes) else topic_key
             error = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.NONE
             wanted += [_new(Wanted, (topic_key, topic, fetch, error)) for fetch in partitions]
-        if len(wanted) > 1:
+        if len(wanted) > 1 and _repeats(spans):
             wanted = _each_once(wanted)
         if epoch == FINAL_EPOCH:
             return _new(FetchContext, (wanted, None, False, ErrorCode.NONE))
@@ -222,10 +224,17 @@ def _wanted_of(session: FetchSession, resolve: ResolveTopic) -> list[Wanted]:
     return wanted
 
 
+def _repeats(spans: FetchSpans) -> bool:
+    """Whether a request names a partition, or a topic, several times."""
+    topics = spans.topics
+    return len({topic_key for topic_key, _ in topics}) < len(topics) or any(
+        len({fetch[0] for fetch in partitions}) < len(partitions) for _, partitions in topics
+    )
+
+
 def _each_once(wanted: list[Wanted]) -> list[Wanted]:
     """A partition that a request names several times is read once, as its last entry says."""
-    distinct = {(entry.topic_key, entry.fetch.partition_index): entry for entry in wanted}
-    return wanted if len(distinct) == len(wanted) else list(distinct.values())
+    return list({(entry.topic_key, entry.fetch.partition_index): entry for entry in wanted}.values())
 
 
 def _name(topic_key: TopicKey, resolve: ResolveTopic) -> str | None:

@@ -32,9 +32,9 @@ from tidelog.wire.primitives import (
 )
 
 FLEXIBLE_FROM: Final = 9
-PARTITIONS_MAX: Final = 10_000
-"""Topics and partitions of one request. Batches of 10,000 partitions, each of a single small record, are a megabyte:
-the most that clients send unless they are configured otherwise."""
+PARTITIONS_MAX: Final = 11_000
+"""Topics and partitions of one request: 10,000 partitions of 1,000 topics. Batches of so many, each of a single small
+record, are a megabyte, the most that clients send unless they are configured otherwise."""
 TRANSACTIONAL_IDS_FROM: Final = 3
 
 PartitionSpan = tuple[bytes, int, int, int]

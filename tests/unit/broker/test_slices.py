@@ -239,3 +239,23 @@ def test_every_slice_is_measured_for_the_client_whose_work_it_is(clock: Time) ->
         assert manager.current() is None
 
     in_loop(body)
+
+
+def test_work_whose_request_took_a_slice_goes_on_in_a_later_turn(clock: Time) -> None:
+    done: list[str] = []
+
+    async def work(slices: TimeSlices) -> None:
+        done.append("begun")
+        await slices.pause()
+        done.append("ended")
+
+    async def body(slices: TimeSlices) -> None:
+        slices.use_up()
+        assert not Outcome().start(slices, work(slices))
+        assert done == ["begun"]
+        await slices.drain()
+        assert done == ["begun", "ended"]
+        await asyncio.sleep(0)
+        assert Outcome().start(slices, work(slices)), "a later turn has its slice again"
+
+    in_loop(body)

@@ -5,7 +5,7 @@ The connection's next request begins when all partitions were read once; a fetch
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.context import ClientLeft
 from tidelog.broker.handlers.fetch import CONVERTED_BEFORE, ZSTD_FROM, converted, throttle_of, without_zstd
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from tidelog.replication.fetch import FetchParameters
     from tidelog.replication.fetch_session import FetchContext
     from tidelog.wire.fetch import PartitionReply
+
+_PARTITIONS_A_SLICE: Final = 4_000
+"""Of so many, the request is decoded and its session opened in about the time of a slice."""
 
 
 def serve(
@@ -45,7 +48,6 @@ class _WideRequest:
         self._slot = slot
         self._context = context
         self._parameters = parameters
-        self._parameters = parameters
         self._version = version
         self._correlation_id = correlation_id
         deadline_ms = node.clock.monotonic_ms() + max(parameters.max_wait_ms, 0)
@@ -54,6 +56,8 @@ class _WideRequest:
         )
 
     def begin(self) -> None:
+        if len(self._context.wanted) > _PARTITIONS_A_SLICE:
+            self._node.slices.use_up()
         self._node.replica_manager.wide_fetches.add(self._fetch)
         if not self._node.slices.start(self._read_first(), self._on_read, self._on_failed):
             self._slot.connection.mute()
