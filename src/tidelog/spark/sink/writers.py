@@ -20,15 +20,15 @@ from tidelog.spark.sink.settings import read_batch_settings, read_stream_setting
 from tidelog.spark.worker import settle
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
-    """The writer of a stream."""
+class _Writer:
+    """What both have in common. It stands before Spark's class, whose `write` it provides."""
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
 
     @plainly()
     def __getstate__(self) -> dict[str, Any]:
-        """Called, twice, when the write is planned."""
+        """Called when the write is planned: twice for a stream."""
         self._delivery.begin()
         return self.__dict__
 
@@ -38,6 +38,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         written = self._delivery.write(iterator)
         settle("write")
         return written
+
+
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """The writer of a stream."""
 
     @plainly()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -50,24 +54,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._delivery.abort(messages)
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(_Writer, DataSourceArrowWriter):
     """The writer of a DataFrame."""
-
-    def __init__(self, delivery: Delivery) -> None:
-        self._delivery = delivery
-
-    @plainly()
-    def __getstate__(self) -> dict[str, Any]:
-        """Called when the write is planned."""
-        self._delivery.begin()
-        return self.__dict__
-
-    @plainly()
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In a task."""
-        written = self._delivery.write(iterator)
-        settle("write")
-        return written
 
     @plainly()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
