@@ -81,7 +81,7 @@ def room_after(room: int, count: int) -> int:
     """How many more topics and partitions a request may have after a topic with `count` of them, or `count` topics."""
     room -= 1 + count
     if room < 0:
-        raise WireError("a request has more topics and partitions than allowed")
+        raise WireError(f"a request has more topics and partitions than allowed, by {-room} at least")
     return room
 
 
