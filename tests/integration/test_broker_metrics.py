@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.compat.metrics.pages import OPENMETRICS, Page
 from tidelog.broker.metrics import event_loop
+from tidelog.broker.metrics.requests import RequestMeter
 from tidelog.broker.server import Server
 from tidelog.client import Admin, NewTopic
 from tidelog.config import load_broker_config
@@ -270,3 +271,33 @@ def test_a_page_of_five_thousand_partitions_is_made_in_slices(tmp_path: Path) ->
         assert page.value("kafka_server_replicamanager_partitioncount") == 5000
         assert page.value("kafka_server_replicamanager_leadercount") == 5000
         assert sum(each.name == "kafka_log_log_size" for each in page.samples()) == 5000
+
+
+def test_a_broker_polls_for_requests_only_in_a_process_of_its_own(broker: Broker, url: str) -> None:
+    def polled_seconds(of: Broker, page: str) -> float:
+        with Admin(bootstrap_servers=of.bootstrap_servers) as admin:
+            admin.list_topics()
+        return Page.read(page).value("tidelog_eventloop_polled_seconds_total")
+
+    assert polled_seconds(broker, url) == 0
+    port = free_port()
+    with Broker({"metrics.listeners": f"http://127.0.0.1:{port}"}, process=True) as alone:
+        until(lambda: polled_seconds(alone, f"http://127.0.0.1:{port}/metrics") > 0)
+
+
+def test_polling_counts_as_idle() -> None:
+    async def body() -> None:
+        polled = 0.0
+        monitor = event_loop.LoopMonitor(asyncio.get_running_loop(), RequestMeter(()), lambda: polled)
+        monitor.start()
+        try:
+            began = time.thread_time()
+            while time.thread_time() - began < 0.05:
+                pass  # the loop is kept busy
+            busy = monitor.idle_share()
+            polled = time.thread_time() - began
+            assert monitor.idle_share() > busy
+        finally:
+            monitor.stop()
+
+    asyncio.run(body())
