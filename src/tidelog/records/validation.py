@@ -134,6 +134,10 @@ class PreparedRecords(NamedTuple):
     max_timestamp: int
     waiting: Waiting | None = None
     """The delayed records that were taken out of the batch."""
+    is_converted: bool = False
+    """Whether the batch was encoded again: from an older format, or with another codec."""
+    conversion_ns: int = 0
+    """How long that took, for the caller to note."""
 
 
 def validate(
@@ -201,7 +205,7 @@ def assign(
     prepared: PreparedRecords, rules: AppendRules, base_offset: int, leader_epoch: int, now_ms: int
 ) -> ValidatedRecords:
     """Write offsets, leader epoch and timestamp type into a prepared batch."""
-    batch, header, max_timestamp, _ = prepared
+    batch, header, max_timestamp, *_ = prepared
     log_append_time = NO_TIMESTAMP
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
         max_timestamp = log_append_time = now_ms
@@ -283,7 +287,7 @@ class _Preparation:
             return prepared
         rest = read_header(parts.batch)
         max_timestamp = rest.max_timestamp if rest.record_count else prepared.max_timestamp
-        return PreparedRecords(bytearray(parts.batch), rest, max_timestamp, parts.waiting)
+        return PreparedRecords(bytearray(parts.batch), rest, max_timestamp, parts.waiting, prepared.is_converted)
 
     def _leave_loop(self) -> None:
         if self._on_loop:
@@ -490,7 +494,7 @@ def _refusal(errors: list[tuple[int, str]], has_time_error: bool) -> InvalidReco
 
 
 def _prepared(batch: bytes, max_timestamp: int) -> PreparedRecords:
-    return PreparedRecords(bytearray(batch), read_header(batch), max_timestamp)
+    return PreparedRecords(bytearray(batch), read_header(batch), max_timestamp, is_converted=True)
 
 
 def _only_batch(records: Buffer, header: BatchHeader) -> memoryview:

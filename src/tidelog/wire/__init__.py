@@ -5,7 +5,9 @@
     frames         request and response headers
     primitives     varints, strings, uuids
     partitions     the type of a partition's name
+    fields         the fields of declarations
     schema         how a message is declared; `messages` has Kafka's, `own_messages` Tidelog's
+    spans          decoders of the hot path, compiled from the declarations: requests as tuples
     produce        the hot path: Produce requests and responses without message objects
     fetch          the same for Fetch
     offset_commit  the same for OffsetCommit

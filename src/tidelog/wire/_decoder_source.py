@@ -22,10 +22,11 @@ can be read a few milliseconds at a time, and rejects a message with more than `
 from collections.abc import Iterator
 from contextlib import contextmanager
 from struct import unpack_from
-from typing import Final
+from typing import Any, Final
 
 from tidelog.wire._source import FIXED_FORMATS, TABLE_SIZE, Source, layout, unpacker, unpackers
 from tidelog.wire.errors import WireError
+from tidelog.wire.fields import LATEST, Declared, DeclaredMessage, Field
 from tidelog.wire.primitives import (
     NO_UUID,
     Buffer,
@@ -34,32 +35,20 @@ from tidelog.wire.primitives import (
     continue_uvarint,
     decode_uvarint,
 )
-from tidelog.wire.schema import LATEST, Field, Message, Struct
 
+_TEXTS: Final = ("string", "name")
+"""The kinds with the length of a string. A `name` is one that stays bytes; no field is declared as such."""
 _SLICE_ELEMENTS: Final = 256
 """Read between two yields of a sliced decoder: some 0.2 ms."""
 
 
-def decoder_source(cls: type[Message], version: int, *, from_bytes: bool, sliced: bool = False) -> Source:
+def decoder_source(cls: type[DeclaredMessage], version: int, *, from_bytes: bool, sliced: bool = False) -> Source:
     """The source of `decode(buf, p)` for one version; `from_bytes` if `buf` will always be a bytes object.
 
     That of a sliced decoder, `decode(buf, p, left)`, takes the number of elements that the message may have.
     """
-    source = Source(
-        {
-            "new": object.__new__,
-            "WireError": WireError,
-            "NO_UUID": NO_UUID,
-            "unpack_from": unpack_from,
-            "continue_uvarint": continue_uvarint,
-            "continue_string": continue_string,
-            "tag_count": tag_count,
-            "tag_and_end": tag_and_end,
-            "unknown_fields": unknown_fields,
-            "too_many_elements": too_many_elements,
-        }
-    )
-    writer = _DecoderWriter(source, version, version >= cls.flexible_from, from_bytes, sliced)
+    source = Source(decoder_names())
+    writer = DecoderWriter(source, version, flexible=version >= cls.flexible_from, from_bytes=from_bytes, sliced=sliced)
     with source.block("def decode(buf, p, left):" if sliced else "def decode(buf, p):"):
         source.line("end = len(buf)")
         if sliced:
@@ -71,6 +60,22 @@ def decoder_source(cls: type[Message], version: int, *, from_bytes: bool, sliced
             source.line(f"raise WireError(f'{cls.__name__} v{version} ends at {{p}}, beyond its {{end}} bytes')")
         source.line(f"return {message}")
     return source
+
+
+def decoder_names() -> dict[str, Any]:
+    """What the generated code refers to."""
+    return {
+        "new": object.__new__,
+        "WireError": WireError,
+        "NO_UUID": NO_UUID,
+        "unpack_from": unpack_from,
+        "continue_uvarint": continue_uvarint,
+        "continue_string": continue_string,
+        "tag_count": tag_count,
+        "tag_and_end": tag_and_end,
+        "unknown_fields": unknown_fields,
+        "too_many_elements": too_many_elements,
+    }
 
 
 def continue_string(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
@@ -111,14 +116,14 @@ def too_many_elements(excess: int) -> WireError:
     return WireError(f"the request has more elements than allowed, by {excess} or more")
 
 
-class _DecoderWriter:
+class DecoderWriter:
     """Generates the code that reads structs and fields.
 
     `_run` collects fixed-width values, as format and target, until the position after them is needed; every line that
     uses `p` therefore comes after a `flush`.
     """
 
-    def __init__(self, source: Source, version: int, flexible: bool, from_bytes: bool, sliced: bool) -> None:
+    def __init__(self, source: Source, version: int, *, flexible: bool, from_bytes: bool, sliced: bool) -> None:
         self._source = source
         self._version = version
         self._flexible = flexible
@@ -141,7 +146,7 @@ class _DecoderWriter:
         self._source.line(f"{targets}, = {reader}(buf, p)")
         self._source.line(f"p += {layout(formats).size}")
 
-    def struct(self, cls: type[Struct]) -> str:
+    def struct(self, cls: type[Declared]) -> str:
         """Read a struct; the variable that holds it."""
         source = self._source
         target = source.fresh("o")
@@ -154,7 +159,7 @@ class _DecoderWriter:
             self._tagged_fields(cls, target)
         return target
 
-    def _defaults(self, cls: type[Struct], target: str) -> None:
+    def _defaults(self, cls: type[Declared], target: str) -> None:
         """Set the fields that the bytes may not contain to their defaults, equal ones in one assignment."""
         assignments = {"None": [f"{target}.unknown_tagged_fields"]}
         for name, field in cls.fields.items():
@@ -188,7 +193,7 @@ class _DecoderWriter:
         else:
             self._bytes(target, name, field.kind, nullable)
 
-    def _nested_struct(self, target: str, cls: str | type[Struct], nullable: bool) -> None:
+    def _nested_struct(self, target: str, cls: str | type[Declared], nullable: bool) -> None:
         assert isinstance(cls, type)
         if not nullable:
             nested = self.struct(cls)
@@ -222,17 +227,20 @@ class _DecoderWriter:
 
     def _bytes(self, target: str, name: str, kind: str, nullable: bool) -> None:
         source = self._source
-        length = self._length("h" if kind == "string" else "i")
+        length = self._length("h" if kind in _TEXTS else "i")
         self._null(length, target, name, nullable)
         with source.block("else:"):
-            if self._flexible:
-                more = "continue_string" if kind == "string" else "continue_uvarint"
-                with source.block(f"if {length} > 127:"):
-                    source.line(f"{length}, p = {more}(buf, p, {length})")
+            self._continue_length(length, "continue_string" if kind in _TEXTS else "continue_uvarint")
             after = source.fresh("e")
             source.line(f"{after} = p + {length}" + (" - 1" if self._flexible else ""))
             source.line(f"{target} = {self._slice(kind, f'buf[p:{after}]')}")
             source.line(f"p = {after}")
+
+    def _continue_length(self, length: str, more: str) -> None:
+        """Read the rest of a compact length."""
+        if self._flexible:
+            with self._source.block(f"if {length} > 127:"):
+                self._source.line(f"{length}, p = {more}(buf, p, {length})")
 
     def _slice(self, kind: str, piece: str) -> str:
         if kind == "record_batches":
@@ -241,14 +249,13 @@ class _DecoderWriter:
             return f"{piece}.decode()" if self._from_bytes else f"str({piece}, 'utf-8')"
         return piece if self._from_bytes else f"bytes({piece})"
 
-    def _array(self, target: str, name: str, element: str | type[Struct], nullable: bool) -> None:
+    def _array(self, target: str, name: str, element: str | type[Declared], nullable: bool) -> None:
         source = self._source
         count = self._length("i")
         self._null(count, target, name, nullable)
         with source.block("else:"):
+            self._continue_length(count, "continue_uvarint")
             if self._flexible:
-                with source.block(f"if {count} > 127:"):
-                    source.line(f"{count}, p = continue_uvarint(buf, p, {count})")
                 source.line(f"{count} -= 1")
             least = self._bytes_min(element)
             needed = count if least == 1 else f"{count} * {least}"
@@ -262,16 +269,19 @@ class _DecoderWriter:
             else:
                 self._strings(target, name, element, count)
 
-    def _structs(self, target: str, element: type[Struct], count: str) -> None:
-        source = self._source
-        add = source.fresh("a")
-        source.line(f"{add} = []")
-        source.line(f"{target} = {add}")
-        source.line(f"{add} = {add}.append")
+    def _structs(self, target: str, element: type[Declared], count: str) -> None:
+        append = self._new_list(target)
         with self._loop(count):
             item = self.struct(element)
             self.flush()
-            source.line(f"{add}({item})")
+            self._source.line(f"{append}({item})")
+
+    def _new_list(self, target: str) -> str:
+        """Make `target` a list; what appends to it."""
+        append = self._source.fresh("a")
+        self._source.line(f"{append} = {target} = []")
+        self._source.line(f"{append} = {append}.append")
+        return append
 
     def _numbers(self, target: str, kind: str, count: str) -> None:
         formats = FIXED_FORMATS[kind]
@@ -314,7 +324,7 @@ class _DecoderWriter:
                 self._source.line(f"pause = left - {_SLICE_ELEMENTS}")
                 self._source.line("yield")
 
-    def _bytes_min(self, element: str | type[Struct]) -> int:
+    def _bytes_min(self, element: str | type[Declared]) -> int:
         """The smallest size of an element, to detect a false count."""
         if not isinstance(element, type):
             if element in FIXED_FORMATS:
@@ -335,7 +345,7 @@ class _DecoderWriter:
             return 1
         return 2 if field.kind == "string" else 4
 
-    def _tagged_fields(self, cls: type[Struct], target: str) -> None:
+    def _tagged_fields(self, cls: type[Declared], target: str) -> None:
         """Read the tagged fields that end a flexible struct. Almost always there are none."""
         source = self._source
         count = source.fresh("n")

@@ -12,8 +12,8 @@ from typing import Final
 
 from tidelog.wire._source import FIXED_FORMATS, TABLE_SIZE, Source, packer, packers
 from tidelog.wire.errors import ERROR_MESSAGE_LENGTH_MAX, EncodeError, clipped_message
+from tidelog.wire.fields import Declared, DeclaredMessage, Field
 from tidelog.wire.primitives import NO_UUID, STRING_BYTES_MAX, UVARINTS, encode_uvarint
-from tidelog.wire.schema import Field, Message, Struct
 
 _CLIPPED: Final = "error_message"
 """The field of responses whose text quotes the request; it must not make a response too long."""
@@ -22,7 +22,7 @@ _SLICE_ELEMENTS: Final = 256
 """Written between two yields of a sliced encoder: some 0.2 ms."""
 
 
-def encoder_source(cls: type[Message], version: int, *, sliced: bool = False) -> Source:
+def encoder_source(cls: type[DeclaredMessage], version: int, *, sliced: bool = False) -> Source:
     """The source of `encode(o)` for one version."""
     source = Source(
         {
@@ -113,7 +113,7 @@ class _EncoderWriter:
             source.line(f"{self._write}({encoder}({length}))")
         self._run = []
 
-    def struct(self, cls: type[Struct], subject: str) -> None:
+    def struct(self, cls: type[Declared], subject: str) -> None:
         """Write the struct that the variable `subject` holds."""
         for name, field in cls.fields.items():
             if field.is_in(self._version) and field.tag is None:
@@ -143,7 +143,7 @@ class _EncoderWriter:
         else:
             self._bytes(value, field.kind, nullable)
 
-    def _nested_struct(self, value: str, cls: str | type[Struct], nullable: bool) -> None:
+    def _nested_struct(self, value: str, cls: str | type[Declared], nullable: bool) -> None:
         assert isinstance(cls, type)
         source = self._source
         nested = source.fresh("o")
@@ -183,7 +183,7 @@ class _EncoderWriter:
             self.flush()
         source.line(f"{self._write}({content})")
 
-    def _array(self, value: str, element: str | type[Struct], nullable: bool) -> None:
+    def _array(self, value: str, element: str | type[Declared], nullable: bool) -> None:
         source = self._source
         items = source.fresh("a")
         source.line(f"{items} = {value}")
@@ -196,7 +196,7 @@ class _EncoderWriter:
         with source.block("else:"):
             self._items(items, element)
 
-    def _items(self, items: str, element: str | type[Struct]) -> None:
+    def _items(self, items: str, element: str | type[Declared]) -> None:
         source = self._source
         count = source.fresh("n")
         source.line(f"{count} = len({items})")
@@ -258,7 +258,7 @@ class _EncoderWriter:
             source.line(f"{self._write}({length})")
             source.line(f"{self._write}(pack(f'>{{{count}}}{formats}', *{items}))")
 
-    def _tagged_fields(self, cls: type[Struct], subject: str) -> None:
+    def _tagged_fields(self, cls: type[Declared], subject: str) -> None:
         """Write the tagged fields that end a flexible struct: only those that differ from their defaults."""
         source = self._source
         tagged = [(n, f) for n, f in cls.fields.items() if f.tag is not None and f.is_in(self._version)]

@@ -4,4 +4,4 @@ from typing import Final
 
 from tidelog.wire.native import load_speedups
 
-speedups: Final = load_speedups("tidelog.wire._speedups", 2)
+speedups: Final = load_speedups("tidelog.wire._speedups", 3)

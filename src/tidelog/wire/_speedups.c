@@ -1,34 +1,39 @@
-/* The decoders of OffsetCommit requests, and of Produce requests for one partition, of tidelog.wire in C.
+/* Reads requests of the hot path into rows, for tidelog.wire in C.
  *
- * This file is optional. `offset_commit.decode_in_python` and `produce.decode_in_python` define the result for every
- * input: the functions here return the same, or None for requests that they leave to the Python functions, which decode
- * or reject them. These are requests that break the format, those with tagged fields and, for Produce, those of versions
- * before 3 and for more or less than one partition. Property tests compare them.
+ * This file is optional. The functions that `_span_source` generates define the result for every input: `decode_rows`
+ * returns the same, or None for a request that it leaves to them, because it breaks the format or has a name that is not
+ * ASCII. What it reads is not written here: it follows the program that `_span_program` makes of the declared message.
+ * Property tests compare the two in every version.
  *
  * Every read is checked against the end of the request, never against what a length or count in it claims.
  */
 
 #include "../speedups.h"
 
-#define FLEXIBLE_FROM 8
-#define MEMBERS_FROM 1
-#define TIMESTAMPS_IN 1
-#define RETENTION_UNTIL 4
-#define LEADER_EPOCHS_FROM 6
-#define INSTANCE_IDS_FROM 7
 #define STRING_BYTES_MAX 32767
-#define PRODUCE_FROM 3
-#define PRODUCE_FLEXIBLE_FROM 9
-#define PRODUCE_FIELDS 4
-#define NAME_BYTES_MAX 249
+#define TAGS_MAX 64
+#define NO_COLUMN 255
+#define INNER 255
+#define COLUMNS_MAX 16
+
+enum { INTEGER = 1, UUID, STRING, NAME, RECORDS, NUMBERS, ROWS, CONSTANT, ROOM, TAGS };
 
 /* A request that is being read. `at` is NULL once something in it could not be read. */
 typedef struct {
+    const uint8_t *data;
     const uint8_t *at;
     const uint8_t *end;
+    PyObject *constants;
+    int64_t room;
     int is_flexible;
-    int version;
 } Reader;
+
+/* The columns of a row that is being read, of which the first `width` are set or NULL. `list` is where rows of an array inside it go, or NULL. */
+typedef struct {
+    PyObject *columns[COLUMNS_MAX];
+    int width;
+    PyObject *list;
+} Row;
 
 static inline int
 has(const Reader *reader, Py_ssize_t size)
@@ -69,23 +74,31 @@ read_uvarint(Reader *reader)
     return 0;
 }
 
-/* The number of elements that follow, at most as many as there are bytes. */
+/* The number of elements that follow, at most as many as there are bytes and as there is room for. */
 static Py_ssize_t
 read_count(Reader *reader)
 {
     int64_t count = reader->is_flexible ? (int64_t)read_uvarint(reader) - 1 : read_number(reader, 4);
-    if (count < 0 || !has(reader, count)) {
+    reader->room -= count;
+    if (count < 0 || reader->room < 0 || !has(reader, count)) {
         reader->at = NULL;
         return 0;
     }
     return (Py_ssize_t)count;
 }
 
+/* The size of a string or of records; negative for null. */
+static int64_t
+read_size(Reader *reader, int classic_bytes)
+{
+    return reader->is_flexible ? (int64_t)read_uvarint(reader) - 1 : read_number(reader, classic_bytes);
+}
+
 /* A string, None for null where that is allowed; NULL, with no exception set, for anything else. */
 static PyObject *
 read_string(Reader *reader, int is_nullable)
 {
-    int64_t size = reader->is_flexible ? (int64_t)read_uvarint(reader) - 1 : read_number(reader, 2);
+    int64_t size = read_size(reader, 2);
     if (reader->at != NULL && size < 0 && is_nullable) {
         Py_RETURN_NONE;
     }
@@ -93,7 +106,7 @@ read_string(Reader *reader, int is_nullable)
         reader->at = NULL;
         return NULL;
     }
-    PyObject *text = PyUnicode_DecodeUTF8((const char *)reader->at, size, NULL);
+    PyObject *text = PyUnicode_DecodeUTF8((const char *)reader->at, (Py_ssize_t)size, NULL);
     if (text == NULL) {
         PyErr_Clear();
         reader->at = NULL;
@@ -103,181 +116,12 @@ read_string(Reader *reader, int is_nullable)
     return text;
 }
 
-/* The end of a struct: no tagged fields. */
-static void
-read_no_tags(Reader *reader)
-{
-    if (reader->is_flexible && (!has(reader, 1) || *reader->at++ != 0)) {
-        reader->at = NULL;
-    }
-}
-
+/* A name as bytes; NULL, with no exception set unless memory is short, for one that is not ASCII. */
 static PyObject *
-read_partition(Reader *reader)
+read_name(Reader *reader)
 {
-    int64_t index = read_number(reader, 4);
-    int64_t offset = read_number(reader, 8);
-    int64_t leader_epoch = -1;
-    int64_t timestamp = -1;
-    if (reader->version >= LEADER_EPOCHS_FROM) {
-        leader_epoch = read_number(reader, 4);
-    }
-    else if (reader->version == TIMESTAMPS_IN) {
-        timestamp = read_number(reader, 8);
-    }
-    PyObject *metadata = read_string(reader, 1);
-    read_no_tags(reader);
-    if (reader->at == NULL) {
-        Py_XDECREF(metadata);
-        return NULL;
-    }
-    PyObject *partition = PyTuple_New(5);
-    if (partition == NULL) {
-        Py_DECREF(metadata);
-        return NULL;
-    }
-    PyTuple_SET_ITEM(partition, 3, metadata);
-    int64_t numbers[] = {index, offset, leader_epoch, timestamp};
-    int places[] = {0, 1, 2, 4};
-    for (int each = 0; each < 4; each++) {
-        PyObject *number = PyLong_FromLongLong(numbers[each]);
-        if (number == NULL) {
-            Py_DECREF(partition);
-            return NULL;
-        }
-        PyTuple_SET_ITEM(partition, places[each], number);
-    }
-    return partition;
-}
-
-/* A list of what `read_element` reads; NULL if it cannot be read. */
-static PyObject *
-read_list(Reader *reader, PyObject *(*read_element)(Reader *))
-{
-    Py_ssize_t count = read_count(reader);
-    if (reader->at == NULL) {
-        return NULL;
-    }
-    PyObject *list = PyList_New(0);
-    if (list == NULL) {
-        return NULL;
-    }
-    for (Py_ssize_t index = 0; index < count; index++) {
-        PyObject *element = read_element(reader);
-        if (element == NULL || PyList_Append(list, element) < 0) {
-            Py_XDECREF(element);
-            Py_DECREF(list);
-            return NULL;
-        }
-        Py_DECREF(element);
-    }
-    return list;
-}
-
-static PyObject *
-read_topic(Reader *reader)
-{
-    PyObject *name = read_string(reader, 0);
-    if (name == NULL) {
-        return NULL;
-    }
-    PyObject *partitions = read_list(reader, read_partition);
-    if (partitions != NULL) {
-        read_no_tags(reader);
-    }
-    PyObject *topic = NULL;
-    if (partitions != NULL && reader->at != NULL) {
-        topic = PyTuple_Pack(2, name, partitions);
-    }
-    Py_DECREF(name);
-    Py_XDECREF(partitions);
-    return topic;
-}
-
-static PyObject *
-read_request(Reader *reader)
-{
-    int64_t generation = -1;
-    int64_t retention_ms = -1;
-    PyObject *member_id = NULL;
-    PyObject *instance_id = NULL;
-    PyObject *topics = NULL;
-    PyObject *request = NULL;
-    PyObject *group_id = read_string(reader, 0);
-    if (reader->version >= MEMBERS_FROM) {
-        generation = read_number(reader, 4);
-        member_id = read_string(reader, 0);
-    }
-    else {
-        member_id = PyUnicode_New(0, 0);
-    }
-    if (reader->version >= INSTANCE_IDS_FROM) {
-        instance_id = read_string(reader, 1);
-    }
-    else {
-        instance_id = Py_NewRef(Py_None);
-    }
-    if (TIMESTAMPS_IN < reader->version && reader->version <= RETENTION_UNTIL) {
-        retention_ms = read_number(reader, 8);
-    }
-    if (group_id != NULL && member_id != NULL && instance_id != NULL && reader->at != NULL) {
-        topics = read_list(reader, read_topic);
-    }
-    if (topics != NULL) {
-        read_no_tags(reader);
-        if (reader->at != NULL) {
-            request = Py_BuildValue(
-                "(OLOOLO)", group_id, (long long)generation, member_id, instance_id, (long long)retention_ms, topics);
-        }
-    }
-    Py_XDECREF(group_id);
-    Py_XDECREF(member_id);
-    Py_XDECREF(instance_id);
-    Py_XDECREF(topics);
-    return request;
-}
-
-PyDoc_STRVAR(decode_offset_commit_doc,
-"decode_offset_commit(data, position, end, version)\n"
-"--\n\n"
-"Return what tidelog.wire.offset_commit.decode_in_python does, or None for a request that is left to it.");
-
-static PyObject *
-decode_offset_commit(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t argument_count)
-{
-    if (argument_count != 4) {
-        PyErr_Format(PyExc_TypeError, "decode_offset_commit() takes 4 arguments (%zd given)", argument_count);
-        return NULL;
-    }
-    Py_ssize_t position = PyLong_AsSsize_t(arguments[1]);
-    Py_ssize_t end = PyLong_AsSsize_t(arguments[2]);
-    long version = PyLong_AsLong(arguments[3]);
-    if (PyErr_Occurred()) {
-        return NULL;
-    }
-    Py_buffer buffer;
-    if (PyObject_GetBuffer(arguments[0], &buffer, PyBUF_SIMPLE) < 0) {
-        return NULL;
-    }
-    PyObject *request = NULL;
-    if (0 <= position && position <= end && end <= buffer.len && 0 <= version && version <= INT16_MAX) {
-        const uint8_t *data = buffer.buf;
-        Reader reader = {data + position, data + end, version >= FLEXIBLE_FROM, (int)version};
-        request = read_request(&reader);
-    }
-    PyBuffer_Release(&buffer);
-    if (request == NULL && !PyErr_Occurred()) {
-        Py_RETURN_NONE;
-    }
-    return request;
-}
-
-/* A topic's name as bytes; NULL, with no exception set unless memory is short, for one that is not short ASCII. */
-static PyObject *
-read_topic_name(Reader *reader)
-{
-    int64_t size = reader->is_flexible ? (int64_t)read_uvarint(reader) - 1 : read_number(reader, 2);
-    if (size < 0 || size > NAME_BYTES_MAX || !has(reader, size)) {
+    int64_t size = read_size(reader, 2);
+    if (size < 0 || size > STRING_BYTES_MAX || !has(reader, size)) {
         reader->at = NULL;
         return NULL;
     }
@@ -292,66 +136,258 @@ read_topic_name(Reader *reader)
     return name;
 }
 
-/* A request for one partition as an instance of `type`, a named tuple of four fields; NULL for any other. */
 static PyObject *
-read_produce(Reader *reader, PyTypeObject *type, const uint8_t *data)
+read_integer(Reader *reader, int size)
 {
-    PyObject *transactional_id = read_string(reader, 1);
-    int64_t acks = read_number(reader, 2);
-    int64_t timeout_ms = read_number(reader, 4);
-    Py_ssize_t topic_count = read_count(reader);
-    PyObject *topic = read_topic_name(reader);
-    Py_ssize_t partition_count = read_count(reader);
-    int64_t index = read_number(reader, 4);
-    int64_t size = reader->is_flexible ? (int64_t)read_uvarint(reader) - 1 : read_number(reader, 4);
-    PyObject *request = NULL;
-    PyObject *partitions = NULL;
-    if (topic != NULL && topic_count == 1 && partition_count == 1 && size >= 0 && has(reader, size)) {
-        Py_ssize_t start = reader->at - data;
-        reader->at += size;
-        /* No tags follow the partition, the topic and the request. */
-        for (int end = 0; end < 3; end++) {
-            read_no_tags(reader);
-        }
-        if (reader->at == reader->end) {
-            partitions = Py_BuildValue("[(OLnn)]", topic, (long long)index, start, start + (Py_ssize_t)size);
-        }
-    }
-    if (partitions != NULL) {
-        request = type->tp_alloc(type, PRODUCE_FIELDS);
-    }
-    if (request != NULL) {
-        PyTuple_SET_ITEM(request, 0, Py_NewRef(transactional_id));
-        PyTuple_SET_ITEM(request, 1, PyLong_FromLong((long)acks));
-        PyTuple_SET_ITEM(request, 2, PyLong_FromLong((long)timeout_ms));
-        PyTuple_SET_ITEM(request, 3, Py_NewRef(partitions));
-        if (PyTuple_GET_ITEM(request, 1) == NULL || PyTuple_GET_ITEM(request, 2) == NULL) {
-            Py_CLEAR(request);
-        }
-    }
-    Py_XDECREF(transactional_id);
-    Py_XDECREF(topic);
-    Py_XDECREF(partitions);
-    return request;
+    int64_t number = read_number(reader, size);
+    return reader->at == NULL ? NULL : PyLong_FromLongLong(number);
 }
 
-PyDoc_STRVAR(decode_produce_doc,
-"decode_produce(data, position, end, version, type)\n"
-"--\n\n"
-"Return what tidelog.wire.produce.decode_in_python does, or None for a request that is left to it. `type` is the named\n"
-"tuple of the result.");
-
 static PyObject *
-decode_produce(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t argument_count)
+read_uuid(Reader *reader)
 {
-    if (argument_count != 5 || !PyType_Check(arguments[4]) ||
-        !PyType_IsSubtype((PyTypeObject *)arguments[4], &PyTuple_Type)) {
-        PyErr_SetString(PyExc_TypeError, "decode_produce() takes 5 arguments, the last of them a named tuple's type");
+    if (!has(reader, 16)) {
+        reader->at = NULL;
         return NULL;
     }
+    PyObject *uuid = PyBytes_FromStringAndSize((const char *)reader->at, 16);
+    reader->at += 16;
+    return uuid;
+}
+
+static PyObject *
+read_numbers(Reader *reader, int size)
+{
+    Py_ssize_t count = read_count(reader);
+    if (reader->at == NULL || !has(reader, count * size)) {
+        reader->at = NULL;
+        return NULL;
+    }
+    PyObject *list = PyList_New(count);
+    for (Py_ssize_t index = 0; list != NULL && index < count; index++) {
+        PyObject *number = read_integer(reader, size);
+        if (number == NULL) {
+            Py_CLEAR(list);
+            break;
+        }
+        PyList_SET_ITEM(list, index, number);
+    }
+    return list;
+}
+
+/* Make `value`, which may be NULL, the value of a column, if it is one. */
+static void
+set_column(Row *row, int column, PyObject *value)
+{
+    if (column >= COLUMNS_MAX) {
+        Py_XDECREF(value);
+        return;
+    }
+    while (row->width <= column) {
+        row->columns[row->width++] = NULL;
+    }
+    Py_XSETREF(row->columns[column], value);
+}
+
+static void
+clear_row(Row *row)
+{
+    for (int column = 0; column < row->width; column++) {
+        Py_CLEAR(row->columns[column]);
+    }
+}
+
+/* Where records start and stop in the data, as two columns; -1 for null. */
+static void
+read_records(Reader *reader, Row *row, int column)
+{
+    int64_t size = read_size(reader, 4);
+    Py_ssize_t start = -1;
+    Py_ssize_t stop = -1;
+    if (reader->at == NULL || (size >= 0 && !has(reader, size))) {
+        reader->at = NULL;
+        return;
+    }
+    if (size >= 0) {
+        start = reader->at - reader->data;
+        stop = start + (Py_ssize_t)size;
+        reader->at += size;
+    }
+    set_column(row, column, PyLong_FromSsize_t(start));
+    set_column(row, column + 1, PyLong_FromSsize_t(stop));
+}
+
+/* The tuple of a row that was read; its columns are given to it. NULL if one is missing. */
+static PyObject *
+make_row(Reader *reader, Row *row, int index)
+{
+    PyObject *kind = PyTuple_GET_ITEM(reader->constants, index);
+    PyTypeObject *type = (PyTypeObject *)PyTuple_GET_ITEM(kind, 0);
+    Py_ssize_t width = PyLong_AsSsize_t(PyTuple_GET_ITEM(kind, 1));
+    PyObject *made = type == &PyTuple_Type ? PyTuple_New(width) : type->tp_alloc(type, width);
+    for (Py_ssize_t column = 0; made != NULL && column < width; column++) {
+        if (column >= row->width || row->columns[column] == NULL) {
+            Py_CLEAR(made);
+            reader->at = NULL;
+            break;
+        }
+        PyTuple_SET_ITEM(made, column, row->columns[column]);
+        row->columns[column] = NULL;
+    }
+    return made;
+}
+
+static void read_struct(Reader *reader, const uint8_t *program, const uint8_t *program_end, Row *row);
+
+/* An array of structs. Rows go to a list of its own or, if the struct around it has none, to the list of that one's array. */
+static PyObject *
+read_rows(Reader *reader, const uint8_t *program, const uint8_t *program_end, int index, int shared, const Row *around)
+{
+    Py_ssize_t count = read_count(reader);
+    if (reader->at == NULL) {
+        return NULL;
+    }
+    PyObject *list = around->list == NULL ? PyList_New(0) : Py_NewRef(around->list);
+    Row row;
+    row.width = 0;
+    row.list = index == INNER ? list : NULL;
+    for (Py_ssize_t element = 0; list != NULL && reader->at != NULL && element < count; element++) {
+        for (int column = 0; column < shared; column++) {
+            set_column(&row, column, column < around->width ? Py_XNewRef(around->columns[column]) : NULL);
+        }
+        read_struct(reader, program, program_end, &row);
+        if (reader->at == NULL || index == INNER) {
+            continue;
+        }
+        PyObject *made = make_row(reader, &row, index);
+        if (made == NULL || PyList_Append(list, made) < 0) {
+            reader->at = NULL;
+        }
+        Py_XDECREF(made);
+    }
+    clear_row(&row);
+    if (reader->at == NULL) {
+        Py_CLEAR(list);
+    }
+    return list;
+}
+
+/* Tagged fields. `program` has the operations of those that are columns; the others are skipped. Returns its end. */
+static const uint8_t *
+read_tags(Reader *reader, const uint8_t *program, int known_count, Row *row)
+{
+    const uint8_t *known = program;
+    for (int each = 0; each < known_count; each++) {
+        program += 3 + read_unsigned(program + 1, 2);
+    }
+    if (!reader->is_flexible) {
+        return program;
+    }
+    uint32_t count = read_uvarint(reader);
+    if (count > TAGS_MAX) {
+        reader->at = NULL;
+    }
+    for (uint32_t index = 0; reader->at != NULL && index < count; index++) {
+        uint32_t tag = read_uvarint(reader);
+        uint32_t size = read_uvarint(reader);
+        if (!has(reader, size)) {
+            reader->at = NULL;
+            break;
+        }
+        const uint8_t *after = reader->at + size;
+        const uint8_t *field = known;
+        for (int each = 0; each < known_count; each++) {
+            const uint8_t *operations = field + 3;
+            const uint8_t *operations_end = operations + read_unsigned(field + 1, 2);
+            if (*field == tag) {
+                read_struct(reader, operations, operations_end, row);
+                if (reader->at != after) {
+                    reader->at = NULL;
+                    return program;
+                }
+            }
+            field = operations_end;
+        }
+        reader->at = after;
+    }
+    return program;
+}
+
+/* Follow the operations of a struct: read its fields into the columns of `row`. */
+static void
+read_struct(Reader *reader, const uint8_t *program, const uint8_t *program_end, Row *row)
+{
+    while (reader->at != NULL && program < program_end) {
+        int operation = program[0];
+        int column = program[1];
+        switch (operation) {
+        case INTEGER:
+            set_column(row, column, read_integer(reader, program[2]));
+            program += 3;
+            break;
+        case UUID:
+            set_column(row, column, read_uuid(reader));
+            program += 2;
+            break;
+        case STRING:
+            set_column(row, column, read_string(reader, program[2]));
+            program += 3;
+            break;
+        case NAME:
+            set_column(row, column, read_name(reader));
+            program += 2;
+            break;
+        case RECORDS:
+            read_records(reader, row, column);
+            program += 2;
+            break;
+        case NUMBERS:
+            set_column(row, column, read_numbers(reader, program[2]));
+            program += 3;
+            break;
+        case ROWS: {
+            const uint8_t *operations = program + 6;
+            program = operations + read_unsigned(operations - 2, 2);
+            set_column(row, column, read_rows(reader, operations, program, operations[-4], operations[-3], row));
+            break;
+        }
+        case CONSTANT: {
+            PyObject *value = PyTuple_GET_ITEM(reader->constants, program[2]);
+            set_column(row, column, PyList_CheckExact(value) ? PyList_New(0) : Py_NewRef(value));
+            program += 3;
+            break;
+        }
+        case ROOM:
+            reader->room = (int64_t)read_unsigned(program + 1, 4);
+            program += 5;
+            break;
+        case TAGS:
+            program = read_tags(reader, program + 2, column, row);
+            break;
+        default:
+            reader->at = NULL;
+        }
+    }
+}
+
+PyDoc_STRVAR(decode_rows_doc,
+"decode_rows(data, position, end, program)\n"
+"--\n\n"
+"Return the row of the request data[position:end], or None for a request that is left to the generated functions.\n"
+"`program` is what _span_program.span_program returns.");
+
+static PyObject *
+decode_rows(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t argument_count)
+{
+    if (argument_count != 4 || !PyTuple_Check(arguments[3]) || PyTuple_GET_SIZE(arguments[3]) != 4) {
+        PyErr_SetString(PyExc_TypeError, "decode_rows() takes 4 arguments, the last of them a program");
+        return NULL;
+    }
+    PyObject *program = arguments[3];
+    PyObject *operations = PyTuple_GET_ITEM(program, 2);
     Py_ssize_t position = PyLong_AsSsize_t(arguments[1]);
     Py_ssize_t end = PyLong_AsSsize_t(arguments[2]);
-    long version = PyLong_AsLong(arguments[3]);
+    long row_index = PyLong_AsLong(PyTuple_GET_ITEM(program, 1));
     if (PyErr_Occurred()) {
         return NULL;
     }
@@ -360,10 +396,19 @@ decode_produce(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize
         return NULL;
     }
     PyObject *request = NULL;
-    if (0 <= position && position <= end && end <= buffer.len && PRODUCE_FROM <= version && version <= INT16_MAX) {
+    if (0 <= position && position <= end && end <= buffer.len) {
         const uint8_t *data = buffer.buf;
-        Reader reader = {data + position, data + end, version >= PRODUCE_FLEXIBLE_FROM, (int)version};
-        request = read_produce(&reader, (PyTypeObject *)arguments[4], data);
+        const uint8_t *first = (const uint8_t *)PyBytes_AS_STRING(operations);
+        Reader reader = {data, data + position, data + end, PyTuple_GET_ITEM(program, 3), INT64_MAX,
+                         PyTuple_GET_ITEM(program, 0) == Py_True};
+        Row row;
+        row.width = 0;
+        row.list = NULL;
+        read_struct(&reader, first, first + PyBytes_GET_SIZE(operations), &row);
+        if (reader.at != NULL) {
+            request = make_row(&reader, &row, (int)row_index);
+        }
+        clear_row(&row);
     }
     PyBuffer_Release(&buffer);
     if (request == NULL && !PyErr_Occurred()) {
@@ -373,10 +418,9 @@ decode_produce(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize
 }
 
 static PyMethodDef methods[] = {
-    {"decode_produce", (PyCFunction)(void (*)(void))decode_produce, METH_FASTCALL, decode_produce_doc},
-    {"decode_offset_commit", (PyCFunction)(void (*)(void))decode_offset_commit, METH_FASTCALL, decode_offset_commit_doc},
+    {"decode_rows", (PyCFunction)(void (*)(void))decode_rows, METH_FASTCALL, decode_rows_doc},
     {NULL, NULL, 0, NULL},
 };
 
-SPEEDUPS_MODULE("tidelog.wire._speedups", "The decoders of OffsetCommit and Produce requests of tidelog.wire in C.",
-                methods, SPEEDUPS_FUNCTIONS_ONLY, 2)
+SPEEDUPS_MODULE("tidelog.wire._speedups", "The decoder of hot requests of tidelog.wire in C.", methods,
+                SPEEDUPS_FUNCTIONS_ONLY, 3)

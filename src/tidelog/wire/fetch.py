@@ -1,31 +1,22 @@
 """The hot codec of Fetch: decodes requests into plain tuples, encodes responses into chunks between file slices.
 
-`messages.FetchRequest` and `messages.FetchResponse` define the format; a property test compares this module with them
-in every version. Record data is never copied here: a response is a list of bytes and the slice objects that were passed
-in, for the connection to send from the file.
+The decoder is compiled from `messages.FetchRequest` (`spans`). `messages.FetchResponse` defines the format of
+responses; a property test compares this module with it in every version. Record data is never copied here: a response
+is a list of bytes and the slice objects that were passed in, for the connection to send from the file.
 
-Many requests name one partition, and so do nearly all of a waiting session. Such a request, and the response with its
-records, are read and written at once; any other shape is handled field by field.
+Many requests name one partition, and so do nearly all of a waiting session. The response with its records is written at
+once; any other shape is written field by field.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import Struct, error
+from struct import Struct
 from typing import Final, NamedTuple, Protocol
 
-from tidelog.wire.errors import WireError
-from tidelog.wire.primitives import (
-    Buffer,
-    checked_count,
-    checked_string_bytes,
-    checked_tag_count,
-    decode_uvarint,
-    encode_compact_string,
-    encode_uvarint,
-    room_after,
-    skip_tagged_fields,
-)
+from tidelog.wire.messages import fetch as messages
+from tidelog.wire.primitives import encode_compact_string, encode_uvarint
+from tidelog.wire.spans import Row, RowDecoder
 
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
@@ -33,10 +24,8 @@ PARTITIONS_MAX: Final = 12_500
 """Topics and partitions that one request may name to read, and as many to forget: a client or a follower may read the
 10,000 partitions of 2,500 topics at once. To decode so many takes some milliseconds of the event loop's time."""
 _ISOLATION_FROM: Final = 4
-
-_unpack_short = Struct(">h").unpack_from
-_unpack_int = Struct(">i").unpack_from
-_new = tuple.__new__
+_SESSIONS_FROM: Final = 7
+_RACKS_FROM: Final = 11
 
 
 class FetchPartition(NamedTuple):
@@ -94,321 +83,44 @@ class PartitionReply(NamedTuple):
 TopicReply = tuple[TopicKey, Sequence[PartitionReply]]
 Chunk = bytes | Slice
 
-# Partitions of a request by first version: (struct, order of the fields in FetchPartition).
-_PARTITION_V0 = Struct(">iqi")
-_PARTITION_V5 = Struct(">iqqi")
-_PARTITION_V9 = Struct(">iiqqi")
-_PARTITION_V12 = Struct(">iiqiqi")
-_CLASSIC_PARTITION_BYTES: Final = (
-    *[_PARTITION_V0.size] * 5,
-    *[_PARTITION_V5.size] * 4,
-    *[_PARTITION_V9.size] * 3,
+_DECODER: Final = RowDecoder[FetchSpans](
+    messages.FetchRequest,
+    {
+        messages.FetchRequest: Row(
+            (
+                "replica_id|replica_state",
+                "max_wait_ms",
+                "min_bytes",
+                "max_bytes",
+                "isolation_level",
+                "session_id",
+                "session_epoch",
+                "topics",
+                "forgotten_topics_data",
+                "rack_id",
+            ),
+            make=FetchSpans,
+            usually_empty=("forgotten_topics_data",),
+        ),
+        messages.ReplicaState: Row(("replica_id",), make=None),
+        messages.FetchTopic: Row(("topic|topic_id", "partitions")),
+        messages.ForgottenTopic: Row(("topic|topic_id", "partitions")),
+        messages.FetchPartition: Row(
+            (
+                "partition",
+                "fetch_offset",
+                "partition_max_bytes",
+                "current_leader_epoch",
+                "last_fetched_epoch",
+                "log_start_offset",
+            ),
+            make=FetchPartition,
+        ),
+    },
+    elements_max=PARTITIONS_MAX,
 )
-"""By version."""
-
-
-def decode_request(data: Buffer, position: int, end: int, version: int) -> FetchSpans:
-    """The request whose body is `data[position:end]`."""
-    try:
-        if version >= FLEXIBLE_FROM:
-            return _single_flexible(data, position, end, version) or _decode(data, position, end, version)
-        return _single_classic(data, position, end, version) or _decode(data, position, end, version)
-    except (error, IndexError, UnicodeDecodeError) as cause:
-        raise WireError(f"Fetch v{version}: the request ends or breaks off within a field ({cause})") from cause
-
-
-def _decode(data: Buffer, position: int, end: int, version: int) -> FetchSpans:
-    replica_id = -1
-    if version <= 14:
-        (replica_id,) = _unpack_int(data, position)
-        position += 4
-    max_wait_ms, min_bytes = _unpack_two(data, position)
-    position += 8
-    max_bytes, isolation_level, session_id, session_epoch = 0x7FFFFFFF, 0, 0, -1
-    if version >= 3:
-        (max_bytes,) = _unpack_int(data, position)
-        position += 4
-    if version >= 4:
-        isolation_level = data[position]
-        position += 1
-    if version >= 7:
-        session_id, session_epoch = _unpack_two(data, position)
-        position += 8
-    topics, position = _decode_topics(data, position, end, version)
-    forgotten: list[tuple[TopicKey, list[int]]] = []
-    if version >= 7:
-        forgotten, position = _decode_forgotten(data, position, end, version)
-    rack_id = ""
-    if version >= FLEXIBLE_FROM:
-        rack_id, position = _compact_name(data, position)
-        replica_id, position = _decode_tags(data, position, end, version, replica_id)
-    elif version >= 11:
-        rack_id, position = _classic_name(data, position)
-    if position > end:
-        raise WireError(f"Fetch v{version}: fields reach {position - end} bytes beyond the request")
-    return FetchSpans(
-        replica_id,
-        max_wait_ms,
-        min_bytes,
-        max_bytes,
-        isolation_level,
-        session_id,
-        session_epoch,
-        topics,
-        forgotten,
-        rack_id,
-    )
-
-
-_unpack_two = Struct(">ii").unpack_from
-
-
-# --- requests for one partition --------------------------------------------------------------------------------------
-
-_HEAD_V4: Final = Struct(">iiiiBih")
-"""Replica, wait, smallest and largest size, isolation level, topics, length of the name."""
-_HEAD_V7: Final = Struct(">iiiiBiiih")
-"""The same, with session and epoch before the topics."""
-_HEAD_V12: Final = Struct(">iiiiBiiBB")
-_HEAD_V13: Final = Struct(">iiiiBiiB")
-_HEAD_V15: Final = Struct(">iiiBiiB")
-"""From here on the replica is a tagged field, which consumers leave out."""
-_REST_V12: Final = Struct(">BiiqiqiBBBB")
-"""Partitions, one of them, its tags and the topic's, forgotten topics, length of the rack."""
-_SESSIONS_FROM: Final = 7
-_RACKS_FROM: Final = 11
-_REPLICA_STATE_FROM: Final = 15
-
-
-def _single_classic(data: Buffer, position: int, end: int, version: int) -> FetchSpans | None:
-    """A request of version 4 to 11 for one partition that forgets none; None for any other shape."""
-    session_id, session_epoch = 0, -1
-    if version >= _SESSIONS_FROM:
-        if end - position < _HEAD_V7.size:
-            return None
-        head = _HEAD_V7.unpack_from(data, position)
-        replica_id, wait_ms, bytes_min, bytes_max, isolation, session_id, session_epoch, topics, name_size = head
-        position += _HEAD_V7.size
-    elif version >= _ISOLATION_FROM and end - position >= _HEAD_V4.size:
-        replica_id, wait_ms, bytes_min, bytes_max, isolation, topics, name_size = _HEAD_V4.unpack_from(data, position)
-        position += _HEAD_V4.size
-    else:
-        return None
-    name_end = position + name_size
-    if topics != 1 or name_size < 0 or name_end + 4 > end or _unpack_int(data, name_end)[0] != 1:
-        return None
-    if name_end + 4 + _CLASSIC_PARTITION_BYTES[version] > end:
-        return None
-    fetch, rest = _classic_partition(data, name_end + 4, version)
-    rack_id = ""
-    if version >= _SESSIONS_FROM:
-        if rest + 4 > end or _unpack_int(data, rest)[0] != 0:
-            return None
-        rest += 4
-        if version >= _RACKS_FROM:
-            if rest + 2 > end or _unpack_short(data, rest)[0] != end - rest - 2:
-                return None
-            rack_id = str(data[rest + 2 : end], "utf-8")
-            rest = end
-    if rest != end:
-        return None
-    topic = str(data[position:name_end], "utf-8")
-    return _new(
-        FetchSpans,
-        (
-            replica_id,
-            wait_ms,
-            bytes_min,
-            bytes_max,
-            isolation,
-            session_id,
-            session_epoch,
-            [(topic, [fetch])],
-            [],
-            rack_id,
-        ),
-    )
-
-
-def _single_flexible(data: Buffer, position: int, end: int, version: int) -> FetchSpans | None:
-    """A request of version 12 or newer for one partition, without tags and forgotten topics; None for others."""
-    replica_id = -1
-    key: TopicKey
-    if end - position < _SINGLE_FLEXIBLE_BYTES_MIN:
-        return None
-    if version >= _REPLICA_STATE_FROM:
-        head = _HEAD_V15.unpack_from(data, position)
-        wait_ms, bytes_min, bytes_max, isolation, session_id, session_epoch, topics = head
-        position += _HEAD_V15.size
-    elif version >= TOPIC_IDS_FROM:
-        head = _HEAD_V13.unpack_from(data, position)
-        replica_id, wait_ms, bytes_min, bytes_max, isolation, session_id, session_epoch, topics = head
-        position += _HEAD_V13.size
-    else:
-        head = _HEAD_V12.unpack_from(data, position)
-        replica_id, wait_ms, bytes_min, bytes_max, isolation, session_id, session_epoch, topics, name_size = head
-        position += _HEAD_V12.size
-        if not 0 < name_size < 0x80:
-            return None
-        key = str(data[position : position + name_size - 1], "utf-8") if topics == 2 else ""
-        position += name_size - 1
-    if version >= TOPIC_IDS_FROM:
-        key = bytes(data[position : position + 16])
-        position += 16
-    rack = position + _REST_V12.size
-    if topics != 2 or end <= rack:
-        return None
-    rest = _REST_V12.unpack_from(data, position)
-    partitions, index, epoch, offset, last_epoch, start_offset, limit, tags, topic_tags, forgotten, rack_size = rest
-    if partitions != 2 or tags or topic_tags or forgotten != 1:
-        return None
-    if not 0 < rack_size < 0x80:
-        return None
-    # One byte follows the rack: the request has no tags. Or a follower's, which has the one that says who it is.
-    tags_at = rack + rack_size - 1
-    if tags_at + 1 == end:
-        if data[tags_at]:
-            return None
-    elif tags_at + _FOLLOWER_TAG.size == end:
-        tag_count, tag, tag_size, replica_id, _, inner_tags = _FOLLOWER_TAG.unpack_from(data, tags_at)
-        if (tag_count, tag, tag_size, inner_tags) != _FOLLOWER_TAG_SHAPE or version < _REPLICA_STATE_FROM:
-            return None
-    else:
-        return None
-    rack_id = str(data[rack:tags_at], "utf-8") if rack_size > 1 else ""
-    fetch = _new(FetchPartition, (index, offset, limit, epoch, last_epoch, start_offset))
-    return _new(
-        FetchSpans,
-        (
-            replica_id,
-            wait_ms,
-            bytes_min,
-            bytes_max,
-            isolation,
-            session_id,
-            session_epoch,
-            [(key, [fetch])],
-            [],
-            rack_id,
-        ),
-    )
-
-
-_FOLLOWER_TAG: Final = Struct(">BBBiqB")
-"""The tags of a follower's request: their count, number and size, the replica's id and epoch, no tags inside."""
-_FOLLOWER_TAG_SHAPE: Final = (1, 1, 13, 0)
-_SINGLE_FLEXIBLE_BYTES_MIN: Final = _HEAD_V12.size + _REST_V12.size + 1
-
-
-# --- requests of any shape -------------------------------------------------------------------------------------------
-
-
-def _decode_topics(
-    data: Buffer, position: int, end: int, version: int
-) -> tuple[list[tuple[TopicKey, list[FetchPartition]]], int]:
-    is_flexible = version >= FLEXIBLE_FROM
-    count, position = _count(data, position, end, is_flexible)
-    topics: list[tuple[TopicKey, list[FetchPartition]]] = []
-    room_after(PARTITIONS_MAX, count)
-    room = PARTITIONS_MAX
-    for _ in range(count):
-        key, position = _topic_key(data, position, version)
-        partition_count, position = _count(data, position, end, is_flexible)
-        room = room_after(room, partition_count)
-        partitions: list[FetchPartition] = []
-        for _ in range(partition_count):
-            if is_flexible:
-                index, epoch, offset, last_epoch, start, limit = _PARTITION_V12.unpack_from(data, position)
-                position += 32
-                position = position + 1 if not data[position] else skip_tagged_fields(data, position, end)
-                partitions.append(_new(FetchPartition, (index, offset, limit, epoch, last_epoch, start)))
-            else:
-                partition, position = _classic_partition(data, position, version)
-                partitions.append(partition)
-        if is_flexible:
-            position = skip_tagged_fields(data, position, end)
-        topics.append((key, partitions))
-    return topics, position
-
-
-def _classic_partition(data: Buffer, position: int, version: int) -> tuple[FetchPartition, int]:
-    if version >= 9:
-        index, epoch, offset, start, limit = _PARTITION_V9.unpack_from(data, position)
-        return _new(FetchPartition, (index, offset, limit, epoch, -1, start)), position + 28
-    if version >= 5:
-        index, offset, start, limit = _PARTITION_V5.unpack_from(data, position)
-        return _new(FetchPartition, (index, offset, limit, -1, -1, start)), position + 24
-    index, offset, limit = _PARTITION_V0.unpack_from(data, position)
-    return _new(FetchPartition, (index, offset, limit, -1, -1, -1)), position + 16
-
-
-def _decode_forgotten(
-    data: Buffer, position: int, end: int, version: int
-) -> tuple[list[tuple[TopicKey, list[int]]], int]:
-    is_flexible = version >= FLEXIBLE_FROM
-    count, position = _count(data, position, end, is_flexible)
-    forgotten: list[tuple[TopicKey, list[int]]] = []
-    room_after(PARTITIONS_MAX, count)
-    room = PARTITIONS_MAX
-    for _ in range(count):
-        key, position = _topic_key(data, position, version)
-        partition_count, position = _count(data, position, end, is_flexible)
-        room = room_after(room, partition_count)
-        indexes = list(Struct(f">{partition_count}i").unpack_from(data, position))
-        position += 4 * partition_count
-        if is_flexible:
-            position = skip_tagged_fields(data, position, end)
-        forgotten.append((key, indexes))
-    return forgotten, position
-
-
-def _decode_tags(data: Buffer, position: int, end: int, version: int, replica_id: int) -> tuple[int, int]:
-    """The request's own tagged fields; only the follower's identity of version 15 (tag 1) matters here."""
-    if position < end and not data[position]:
-        return replica_id, position + 1
-    count, position = decode_uvarint(data, position)
-    for _ in range(checked_tag_count(count, end - position)):
-        tag, position = decode_uvarint(data, position)
-        size, position = decode_uvarint(data, position)
-        if tag == 1 and version >= 15 and size >= 4:
-            (replica_id,) = _unpack_int(data, position)
-        position += size
-    return replica_id, position
-
-
-def _count(data: Buffer, position: int, end: int, is_flexible: bool) -> tuple[int, int]:
-    if is_flexible:
-        count, position = decode_uvarint(data, position)
-        return checked_count(count - 1, end - position), position
-    (count,) = _unpack_int(data, position)
-    return checked_count(count, end - position), position + 4
-
-
-def _topic_key(data: Buffer, position: int, version: int) -> tuple[TopicKey, int]:
-    if version >= TOPIC_IDS_FROM:
-        if position + 16 > len(data):
-            raise WireError("Fetch: the request ends within a topic id")
-        return bytes(data[position : position + 16]), position + 16
-    if version >= FLEXIBLE_FROM:
-        return _compact_name(data, position)
-    return _classic_name(data, position)
-
-
-def _compact_name(data: Buffer, position: int) -> tuple[str, int]:
-    length, position = decode_uvarint(data, position)
-    if not length:
-        raise WireError(f"Fetch: a name at byte {position} is null")
-    end = position + checked_string_bytes(length - 1)
-    return str(data[position:end], "utf-8"), end
-
-
-def _classic_name(data: Buffer, position: int) -> tuple[str, int]:
-    (length,) = _unpack_short(data, position)
-    if length < 0:
-        raise WireError(f"Fetch: a name at byte {position} is null")
-    end = position + 2 + length
-    return str(data[position + 2 : end], "utf-8"), end
-
+decode_request: Final = _DECODER.decode
+"""The request whose body is `data[position:end]`. Raises WireError."""
 
 # --- responses -------------------------------------------------------------------------------------------------------
 

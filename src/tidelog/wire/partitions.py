@@ -1,6 +1,9 @@
-"""The name of a partition, for all rooms."""
+"""The name of a partition, and the number that stands for no leader epoch, for all rooms."""
 
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+
+NO_EPOCH: Final = -1
+"""In place of a leader epoch: there was no leader, the epoch is not known, or it is not compared."""
 
 
 class TopicPartition(NamedTuple):

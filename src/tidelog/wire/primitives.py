@@ -70,21 +70,6 @@ def continue_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, in
     raise WireError(f"varint before {position} is longer than 5 bytes")
 
 
-def checked_count(count: int, remaining_bytes: int) -> int:
-    """The number of elements of an array, 0 for null. Each takes a byte or more: a larger count is rejected."""
-    if count > remaining_bytes:
-        raise WireError(f"an array of {count} elements in {remaining_bytes} bytes")
-    return max(count, 0)
-
-
-def room_after(room: int, count: int) -> int:
-    """How many more topics and partitions a request may have after a topic with `count` of them, or `count` topics."""
-    room -= 1 + count
-    if room < 0:
-        raise WireError(f"a request has more topics and partitions than allowed, by {-room} at least")
-    return room
-
-
 def checked_string_bytes(size: int) -> int:
     """The size of a string, checked against the longest string."""
     if size > STRING_BYTES_MAX:

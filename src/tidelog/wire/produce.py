@@ -1,51 +1,31 @@
 """The hot codec of Produce: decodes requests into positions, encodes responses in one pass.
 
-`messages.ProduceRequest` defines the format; this module repeats it for speed, and a property test compares the two in
-every version.
+The decoder is compiled from `messages.ProduceRequest` (`spans`). `messages.ProduceResponse` defines the format of
+responses; this module repeats it for speed, and a property test compares the two in every version.
 
 Record data is never copied here: a partition is `(topic, index, start, stop)`, its records `data[start:stop]` of the
 frame's buffer, with `start == -1` for null. A topic's name stays the bytes that it is in the frame.
 
-Nearly every request has one partition. The positions of its fields are then fixed, except for two lengths, so such a
-request is read with two `unpack` calls, or by the C module `_speedups` where it was built, and its response is written
-with two `pack` calls. Any other shape is read and written field by field.
+Nearly every request has one partition. Its response is written with two `pack` calls, any other shape field by field.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
-from struct import Struct, error
-from typing import Any, Final, NamedTuple
+from struct import Struct
+from typing import Final, NamedTuple
 
-from tidelog.wire._native import speedups
-from tidelog.wire.errors import WireError
-from tidelog.wire.primitives import (
-    Buffer,
-    checked_count,
-    checked_string_bytes,
-    decode_uvarint,
-    encode_compact_string,
-    encode_uvarint,
-    room_after,
-    skip_tagged_fields,
-)
+from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidelog.wire.primitives import encode_compact_string, encode_uvarint
+from tidelog.wire.spans import Row, RowDecoder
 
 FLEXIBLE_FROM: Final = 9
 PARTITIONS_MAX: Final = 11_000
 """Topics and partitions of one request: 10,000 partitions of 1,000 topics. Batches of so many, each of a single small
 record, are a megabyte, the most that clients send unless they are configured otherwise."""
-TRANSACTIONAL_IDS_FROM: Final = 3
 
 PartitionSpan = tuple[bytes, int, int, int]
 """Topic, partition index, and where its records start and stop."""
-
-_unpack_short = Struct(">h").unpack_from
-_unpack_int = Struct(">i").unpack_from
-_unpack_acks_timeout_count = Struct(">hii").unpack_from
-_unpack_acks_timeout = Struct(">hi").unpack_from
-_unpack_two_ints = Struct(">ii").unpack_from
-_new = tuple.__new__
 
 
 class ProduceSpans(NamedTuple):
@@ -73,189 +53,17 @@ class PartitionReply(NamedTuple):
 TopicReply = tuple[bytes, Sequence[PartitionReply]]
 
 
-def decode_request(data: Buffer, position: int, end: int, version: int) -> ProduceSpans:
-    """The request whose body is `data[position:end]`."""
-    if _decode is not None:
-        spans: ProduceSpans | None = _decode(data, position, end, version, ProduceSpans)
-        if spans is not None:
-            return spans
-    return decode_in_python(data, position, end, version)
-
-
-_decode: Final[Any] = None if speedups is None else speedups.decode_produce
-
-
-def decode_in_python(data: Buffer, position: int, end: int, version: int) -> ProduceSpans:
-    """The same without the C module, which decodes requests for one partition. Raises WireError."""
-    try:
-        if version >= FLEXIBLE_FROM:
-            return _single_flexible(data, position, end) or _decode_flexible(data, position, end)
-        return _single_classic(data, position, end, version) or _decode_classic(data, position, end, version)
-    except (error, IndexError, UnicodeDecodeError) as cause:
-        raise WireError(f"Produce v{version}: the request ends or breaks off within a field ({cause})") from cause
-
-
-# --- requests for one partition --------------------------------------------------------------------------------------
-
-_NAME_BYTES_MAX: Final = 249
-"""The longest valid topic name."""
-_CLASSIC_FIELDS: Final = Struct(">hhiihiii").size
-_FLEXIBLE_FIELDS: Final = Struct(">BhiBBBiB").size
-
-
-@cache
-def _classic_fields(name_size: int) -> Callable[[Buffer, int], tuple[Any, ...]]:
-    """Reads everything before the records of one partition, in the versions 3 to 8.
-
-    Length of the transactional id, acks, timeout, topics, length of the name, name, partitions, index, size of records.
-    """
-    return Struct(f">hhiih{name_size}siii").unpack_from
-
-
-@cache
-def _flexible_fields(name_size: int) -> Callable[[Buffer, int], tuple[Any, ...]]:
-    """The same from version 9 on, with lengths and counts of one byte each."""
-    return Struct(f">BhiBB{name_size}sBiB").unpack_from
-
-
-def _single_classic(data: Buffer, position: int, end: int, version: int) -> ProduceSpans | None:
-    """A request of version 3 to 8 for one partition; None for any other shape."""
-    if version < TRANSACTIONAL_IDS_FROM or end - position < _CLASSIC_FIELDS:
-        return None
-    transactional_id = None
-    id_size = _unpack_short(data, position)[0]
-    if id_size >= 0:
-        transactional_id = str(data[position + 2 : position + 2 + id_size], "utf-8")
-        position += id_size
-        if end - position < _CLASSIC_FIELDS:
-            return None
-    name_size = _unpack_short(data, position + 12)[0]
-    start = position + _CLASSIC_FIELDS + name_size
-    if not 0 <= name_size <= _NAME_BYTES_MAX or start > end:
-        return None
-    _, acks, timeout_ms, topic_count, _, topic, partition_count, index, size = _classic_fields(name_size)(
-        data, position
-    )
-    if topic_count != 1 or partition_count != 1 or size < 0 or start + size != end or not topic.isascii():
-        return None
-    return _new(ProduceSpans, (transactional_id, acks, timeout_ms, [(topic, index, start, end)]))
-
-
-def _single_flexible(data: Buffer, position: int, end: int) -> ProduceSpans | None:
-    """A request of version 9 or newer for one partition, without tags and with short names; None for others."""
-    if end - position < _FLEXIBLE_FIELDS:
-        return None
-    transactional_id = None
-    id_size = data[position]
-    if id_size:
-        if id_size >= 0x80:
-            return None
-        position += id_size - 1
-        transactional_id = str(data[position - id_size + 2 : position + 1], "utf-8")
-        if end - position < _FLEXIBLE_FIELDS:
-            return None
-    name_size = data[position + 8] - 1
-    start = position + _FLEXIBLE_FIELDS + name_size
-    if not 0 <= name_size < 0x7F or start > end:
-        return None
-    _, acks, timeout_ms, topic_count, _, topic, partition_count, index, size = _flexible_fields(name_size)(
-        data, position
-    )
-    if topic_count != 2 or partition_count != 2 or start + 2 > end:
-        return None
-    if size >= 0x80:
-        byte = data[start]
-        if byte < 0x80:
-            size += (byte - 1) << 7
-            start += 1
-        else:
-            size, start = decode_uvarint(data, start - 1)
-    stop = start + size - 1
-    # No tags follow the partition, the topic and the request: three zeros.
-    if not size or stop + 3 != end or data[stop] or data[stop + 1] or data[stop + 2] or not topic.isascii():
-        return None
-    return _new(ProduceSpans, (transactional_id, acks, timeout_ms, [(topic, index, start, stop)]))
-
-
-# --- requests of any shape -------------------------------------------------------------------------------------------
-
-
-def _name(data: Buffer, start: int, stop: int) -> bytes:
-    """A topic's name, checked to be UTF-8."""
-    name = bytes(data[start:stop])
-    if not name.isascii():
-        name.decode()
-    return name
-
-
-def _decode_classic(data: Buffer, position: int, end: int, version: int) -> ProduceSpans:
-    transactional_id = None
-    if version >= TRANSACTIONAL_IDS_FROM:
-        (length,) = _unpack_short(data, position)
-        position += 2
-        if length >= 0:
-            transactional_id = str(data[position : position + length], "utf-8")
-            position += length
-    acks, timeout_ms, topic_count = _unpack_acks_timeout_count(data, position)
-    position += 10
-    partitions: list[PartitionSpan] = []
-    room_after(PARTITIONS_MAX, topic_count)
-    room = PARTITIONS_MAX
-    for _ in range(checked_count(topic_count, end - position)):
-        (length,) = _unpack_short(data, position)
-        if length < 0:
-            raise WireError("Produce: a topic name is null")
-        position += 2 + length
-        topic = _name(data, position - length, position)
-        (partition_count,) = _unpack_int(data, position)
-        position += 4
-        room = room_after(room, partition_count)
-        for _ in range(checked_count(partition_count, end - position)):
-            index, size = _unpack_two_ints(data, position)
-            position += 8
-            if size < 0:
-                partitions.append((topic, index, -1, -1))
-                continue
-            partitions.append((topic, index, position, position + size))
-            position += size
-    if position > end:
-        raise WireError(f"Produce v{version}: fields reach {position - end} bytes beyond the request")
-    return ProduceSpans(transactional_id, acks, timeout_ms, partitions)
-
-
-def _decode_flexible(data: Buffer, position: int, end: int) -> ProduceSpans:
-    length, position = decode_uvarint(data, position)
-    transactional_id = None
-    if length:
-        position += checked_string_bytes(length - 1)
-        transactional_id = str(data[position - length + 1 : position], "utf-8")
-    acks, timeout_ms = _unpack_acks_timeout(data, position)
-    topic_count, position = decode_uvarint(data, position + 6)
-    partitions: list[PartitionSpan] = []
-    room_after(PARTITIONS_MAX, topic_count)
-    room = PARTITIONS_MAX
-    for _ in range(checked_count(topic_count - 1, end - position)):
-        length, position = decode_uvarint(data, position)
-        if not length:
-            raise WireError("Produce: a topic name is null")
-        position += checked_string_bytes(length - 1)
-        topic = _name(data, position - length + 1, position)
-        partition_count, position = decode_uvarint(data, position)
-        room = room_after(room, partition_count - 1)
-        for _ in range(checked_count(partition_count - 1, end - position)):
-            (index,) = _unpack_int(data, position)
-            size, position = decode_uvarint(data, position + 4)
-            if size:
-                partitions.append((topic, index, position, position + size - 1))
-                position += size - 1
-            else:
-                partitions.append((topic, index, -1, -1))
-            position = skip_tagged_fields(data, position, end) if data[position] else position + 1
-        position = skip_tagged_fields(data, position, end)
-    position = skip_tagged_fields(data, position, end)
-    if position > end:
-        raise WireError(f"Produce: fields reach {position - end} bytes beyond the request")
-    return ProduceSpans(transactional_id, acks, timeout_ms, partitions)
+_DECODER: Final = RowDecoder[ProduceSpans](
+    ProduceRequest,
+    {
+        ProduceRequest: Row(("transactional_id", "acks", "timeout_ms", "topic_data"), make=ProduceSpans),
+        TopicProduceData: Row(("name",), inner="partition_data", as_bytes=("name",)),
+        PartitionProduceData: Row(("index", "records")),
+    },
+    elements_max=PARTITIONS_MAX,
+)
+decode_request: Final = _DECODER.decode
+"""The request whose body is `data[position:end]`. Raises WireError."""
 
 
 # --- responses -------------------------------------------------------------------------------------------------------

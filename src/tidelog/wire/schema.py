@@ -28,131 +28,29 @@ from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, dataclass_transform
 
 from tidelog.wire.errors import EncodeError, WireError
-from tidelog.wire.primitives import NO_UUID, Buffer
+from tidelog.wire.fields import (
+    LATEST,
+    Declared,
+    DeclaredMessage,
+    Field,
+    array,
+    blob,
+    boolean,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    record_batches,
+    string,
+    struct,
+    uint16,
+    uuid,
+)
+from tidelog.wire.primitives import Buffer
 
 if TYPE_CHECKING:
     from typing import Self
-
-LATEST: Final = 0x7FFF
-"""Above every version: the `until` of fields that still exist, the `since` of a feature that is never used."""
-
-
-class Field:
-    """The declaration of one field. Read by the compiler and by tests that generate values."""
-
-    __slots__ = ("default", "element", "kind", "null_since", "since", "tag", "until")
-
-    def __init__(
-        self,
-        kind: str,
-        default: Any,
-        since: int,
-        until: int,
-        null_since: int,
-        tag: int | None,
-        element: "str | type[Struct]" = "",
-    ) -> None:
-        self.kind = kind
-        """The name of the specifier: `int32`, `string`, `array`, …"""
-        self.default = default
-        self.since = since
-        self.until = until
-        self.null_since = null_since
-        self.tag = tag
-        self.element = element
-        """Of arrays and structs: the struct, or the kind of the elements."""
-
-    def is_in(self, version: int) -> bool:
-        return self.since <= version <= self.until
-
-
-def boolean(default: bool = False, *, since: int = 0, until: int = LATEST, tag: int | None = None) -> Any:
-    """One byte; any byte but 0 reads as true."""
-    return Field("boolean", default, since, until, LATEST, tag)
-
-
-def int8(default: int = 0, *, since: int = 0, until: int = LATEST, tag: int | None = None) -> Any:
-    return Field("int8", default, since, until, LATEST, tag)
-
-
-def int16(default: int = 0, *, since: int = 0, until: int = LATEST, tag: int | None = None) -> Any:
-    return Field("int16", default, since, until, LATEST, tag)
-
-
-def uint16(default: int = 0, *, since: int = 0, until: int = LATEST, tag: int | None = None) -> Any:
-    return Field("uint16", default, since, until, LATEST, tag)
-
-
-def int32(default: int = 0, *, since: int = 0, until: int = LATEST, tag: int | None = None) -> Any:
-    return Field("int32", default, since, until, LATEST, tag)
-
-
-def int64(default: int = 0, *, since: int = 0, until: int = LATEST, tag: int | None = None) -> Any:
-    return Field("int64", default, since, until, LATEST, tag)
-
-
-def float64(default: float = 0.0, *, since: int = 0, until: int = LATEST, tag: int | None = None) -> Any:
-    return Field("float64", default, since, until, LATEST, tag)
-
-
-def uuid(default: bytes = NO_UUID, *, since: int = 0, until: int = LATEST, tag: int | None = None) -> Any:
-    """Sixteen bytes."""
-    return Field("uuid", default, since, until, LATEST, tag)
-
-
-def string(
-    default: str | None = "",
-    *,
-    since: int = 0,
-    until: int = LATEST,
-    null_since: int = LATEST,
-    tag: int | None = None,
-) -> Any:
-    """UTF-8 text of at most 32,767 bytes."""
-    return Field("string", default, since, until, null_since, tag)
-
-
-def blob(
-    default: bytes | None = b"",
-    *,
-    since: int = 0,
-    until: int = LATEST,
-    null_since: int = LATEST,
-    tag: int | None = None,
-) -> Any:
-    """Opaque bytes; read as `bytes`."""
-    return Field("blob", default, since, until, null_since, tag)
-
-
-def record_batches(default: bytes | None = None, *, since: int = 0, until: int = LATEST, null_since: int = 0) -> Any:
-    """Kafka's RECORDS. Read as a slice of the buffer, hence without a copy from a memoryview."""
-    return Field("record_batches", default, since, until, null_since, None)
-
-
-def struct(
-    element: "type[Struct]",
-    *,
-    since: int = 0,
-    until: int = LATEST,
-    null_since: int = LATEST,
-    tag: int | None = None,
-) -> Any:
-    """Another struct in place. The default is one with all defaults, or None where None is allowed."""
-    return Field("struct", None, since, until, null_since, tag, element)
-
-
-def array(
-    element: "type[Struct] | Callable[..., Any]",
-    default: tuple[()] | None = (),
-    *,
-    since: int = 0,
-    until: int = LATEST,
-    null_since: int = LATEST,
-    tag: int | None = None,
-) -> Any:
-    """A list of structs or, given another specifier, of plain values: `array(FetchTopic)`, `array(int32)`."""
-    kind = element if isinstance(element, type) else element.__name__
-    return Field("array", default, since, until, null_since, tag, kind)
 
 
 @dataclass_transform(kw_only_default=True)
@@ -174,7 +72,7 @@ class Declaration(type):
         return super().__new__(mcs, name, bases, namespace, **options)
 
 
-class Struct(metaclass=Declaration):
+class Struct(Declared, metaclass=Declaration):
     """A struct inside messages. Fields are keyword arguments of the constructor and plain attributes afterwards."""
 
     if TYPE_CHECKING:
@@ -189,9 +87,6 @@ class Struct(metaclass=Declaration):
             cls = type(self)
             cls.__init__ = compile_constructor(cls)
             cls.__init__(self, **values)
-
-    fields: ClassVar[dict[str, Field]]
-    """The declared fields by name, in the order of the wire."""
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
@@ -208,6 +103,27 @@ class Struct(metaclass=Declaration):
             values.append(f"unknown_tagged_fields={self.unknown_tagged_fields!r}")
         return f"{type(self).__name__}({', '.join(values)})"
 
+
+__all__ = [
+    "LATEST",
+    "Field",
+    "Message",
+    "Struct",
+    "array",
+    "blob",
+    "boolean",
+    "elements_in_slices",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "record_batches",
+    "string",
+    "struct",
+    "uint16",
+    "uuid",
+]
 
 _Encoder: TypeAlias = Callable[[Any], bytes]
 _Decoder: TypeAlias = Callable[[Buffer, int], Any]
@@ -241,14 +157,10 @@ def _add_elements(struct: Struct, found: list[Any]) -> None:
             found += getattr(struct, name) or ()
 
 
-class Message(Struct):
+class Message(Struct, DeclaredMessage):
     """A whole request or response body."""
 
     api_key: ClassVar[int]
-    versions: ClassVar[tuple[int, int]]
-    """The first and the last version."""
-    flexible_from: ClassVar[int]
-    """The first version with compact lengths and tagged fields; `LATEST` if there is none."""
 
     _encoders: ClassVar[dict[int, _Encoder]]
     _bytes_decoders: ClassVar[dict[int, _Decoder]]

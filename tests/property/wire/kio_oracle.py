@@ -19,6 +19,7 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.static.constants import EntityType
 
 from tests.property.wire.values import Restrict
+from tidelog.wire.fields import Declared
 from tidelog.wire.primitives import NO_UUID
 from tidelog.wire.schema import Message, Struct
 
@@ -41,7 +42,7 @@ def kio_class(cls: type[Message], version: int) -> Any:
         return None
 
 
-def pair_fields(cls: type[Struct], kio_cls: Any, version: int) -> list[tuple[str, KioField[Any]]]:
+def pair_fields(cls: type[Declared], kio_cls: Any, version: int) -> list[tuple[str, KioField[Any]]]:
     """Our fields of this version beside kio's, which must have the same names in the same order."""
     ours = [name for name, field in cls.fields.items() if field.is_in(version)]
     theirs = kio_fields(kio_cls)
@@ -60,9 +61,9 @@ def _plain(name: str) -> str:
 
 def restrictions(cls: type[Message], kio_cls: Any, version: int) -> Restrict:
     """Which fields kio cannot give any value to."""
-    found: dict[tuple[type[Struct], str], st.SearchStrategy[Any]] = {}
+    found: dict[tuple[type[Declared], str], st.SearchStrategy[Any]] = {}
 
-    def walk(struct: type[Struct], kio_struct: Any) -> None:
+    def walk(struct: type[Declared], kio_struct: Any) -> None:
         for name, kio_field in pair_fields(struct, kio_struct, version):
             kafka_type = kio_field.metadata.get("kafka_type", "")
             if kafka_type in _RESTRICTED:

@@ -1,4 +1,4 @@
-"""The hand-written codecs of Produce and Fetch say the same as the declared messages, in every version."""
+"""The hot codecs of Produce and Fetch say the same as the declared messages, in every version."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.property.effort import examples
+from tests.property.wire.in_c import Edit, c_and_python_agree, edits, needs_c, read_in_c, read_in_python
 from tidelog.wire import fetch as hot_fetch
 from tidelog.wire import produce as hot_produce
 from tidelog.wire.errors import WireError
@@ -86,55 +87,33 @@ usual_produce_requests = st.builds(
 )
 
 
-def _read_in_python(data: bytearray, start: int, end: int, version: int) -> object:
-    """What the Python decoder of Produce reads, or that it cannot."""
-    try:
-        return hot_produce.decode_in_python(data, start, end, version)
-    except WireError:
-        return "refused"
-
-
-@pytest.mark.skipif(hot_produce._decode is None, reason="the C module was not built")
+@needs_c
 @pytest.mark.parametrize("version", range(12))
 @given(
     request=usual_produce_requests | produce_requests,
     before=st.binary(max_size=3),
     after=st.binary(max_size=9),
     cut=st.sampled_from([0, 0, 0, 1, 2, 3, 20]),
-    changes=st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255), st.booleans()), max_size=4),
+    changes=edits,
 )
 @settings(max_examples=examples(80), deadline=None)
 def test_the_c_decoder_reads_a_produce_as_the_python_one_or_leaves_it_to_it(
-    version: int, request: ProduceRequest, before: bytes, after: bytes, cut: int, changes: list[tuple[int, int, bool]]
+    version: int, request: ProduceRequest, before: bytes, after: bytes, cut: int, changes: list[Edit]
 ) -> None:
-    """Whole, cut off, and with bytes changed, inserted and followed by others."""
-    body = bytearray(request.encode(version))
-    for where, byte, is_inserted in changes:
-        place = where % (len(body) + 1)
-        if is_inserted:
-            body.insert(place, byte)
-        elif place < len(body):
-            body[place] = byte
-    start, end = len(before), len(before) + max(0, len(body) - cut)
-    data = bytearray(before + body + after)
-    assert hot_produce._decode is not None
-    found = hot_produce._decode(data, start, end, version, hot_produce.ProduceSpans)
-    assert found is None or found == _read_in_python(data, start, end, version)
-    assert found is None or type(found) is hot_produce.ProduceSpans
+    c_and_python_agree(hot_produce._DECODER, request.encode(version), version, before, after, cut, changes)
 
 
-@pytest.mark.skipif(hot_produce._decode is None, reason="the C module was not built")
-@pytest.mark.parametrize("version", range(3, 12))
+@needs_c
+@pytest.mark.parametrize("version", range(12))
 @pytest.mark.parametrize("transactional_id", [None, "", "id"])
 def test_the_c_decoder_reads_the_usual_produce(version: int, transactional_id: str | None) -> None:
     partition = PartitionProduceData(index=1, records=bytes(300))
     topics = [TopicProduceData(name="topic", partition_data=[partition])]
     request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=5, topic_data=topics)
     data = bytearray(request.encode(version))
-    assert hot_produce._decode is not None
-    found = hot_produce._decode(data, 0, len(data), version, hot_produce.ProduceSpans)
-    assert found is not None
-    assert found == hot_produce.decode_in_python(data, 0, len(data), version)
+    found = read_in_c(hot_produce._DECODER, data, 0, len(data), version)
+    assert type(found) is hot_produce.ProduceSpans
+    assert found == read_in_python(hot_produce._DECODER, data, 0, len(data), version)
 
 
 produce_replies = st.builds(
@@ -249,12 +228,8 @@ def test_one_partition_is_read_at_once_as_it_is_read_field_by_field(
     end = len(body) - len(tail) - data.draw(st.sampled_from([0, 0, 0, 1, 2, 3]))
     if data.draw(st.booleans()) and body:
         body[data.draw(st.integers(0, min(len(body), 60) - 1))] = data.draw(st.integers(0, 255))
-    if version >= hot_produce.FLEXIBLE_FROM:
-        at_once = _read(lambda: hot_produce._single_flexible(body, 0, end))
-        by_field = _read(lambda: hot_produce._decode_flexible(body, 0, end))
-    else:
-        at_once = _read(lambda: hot_produce._single_classic(body, 0, end, version))
-        by_field = _read(lambda: hot_produce._decode_classic(body, 0, end, version))
+    at_once = _read(lambda: hot_produce._DECODER.decode_single(body, 0, end, version))
+    by_field = _read(lambda: hot_produce._DECODER.decode_of_any_shape(body, 0, end, version))
     assert at_once is None or at_once == by_field
 
 
@@ -270,10 +245,7 @@ def test_one_partition_is_read_at_once(version: int, transactional_id: str | Non
         topic_data=[TopicProduceData(name=name, partition_data=[PartitionProduceData(index=3, records=bytes(size))])],
     )
     body = bytearray(request.encode(version))
-    if version >= hot_produce.FLEXIBLE_FROM:
-        spans = hot_produce._single_flexible(body, 0, len(body))
-    else:
-        spans = hot_produce._single_classic(body, 0, len(body), version)
+    spans = hot_produce._DECODER.decode_single(body, 0, len(body), version)
     assert spans is not None
     ((topic, index, start, stop),) = spans.partitions
     assert (*spans[:3], topic, index, stop - start) == (transactional_id, -1, 9, name.encode(), 3, size)
@@ -386,9 +358,22 @@ usual_fetches = st.builds(
 )
 
 
-def _single_fetch(body: bytearray, end: int, version: int) -> hot_fetch.FetchSpans | None:
-    single = hot_fetch._single_flexible if version >= hot_fetch.FLEXIBLE_FROM else hot_fetch._single_classic
-    return single(body, 0, end, version)
+@needs_c
+@pytest.mark.parametrize("version", range(18))
+@given(
+    request=usual_fetches | fetch_requests,
+    before=st.binary(max_size=3),
+    after=st.binary(max_size=9),
+    cut=st.sampled_from([0, 0, 0, 1, 2, 3, 20]),
+    changes=edits,
+)
+@settings(max_examples=examples(60), deadline=None)
+def test_the_c_decoder_reads_a_fetch_as_the_python_one_or_leaves_it_to_it(
+    version: int, request: FetchRequest, before: bytes, after: bytes, cut: int, changes: list[Edit]
+) -> None:
+    whole = c_and_python_agree(hot_fetch._DECODER, request.encode(version), version, before, after, cut, changes)
+    # Whole requests are read here, of any shape and with the tag of a follower.
+    assert whole is not None or cut or changes
 
 
 @pytest.mark.parametrize("version", range(18))
@@ -402,8 +387,8 @@ def test_a_fetch_of_one_partition_is_read_at_once_as_it_is_read_field_by_field(
     end = len(body) - len(tail) - data.draw(st.sampled_from([0, 0, 0, 1, 2, 3]))
     if data.draw(st.booleans()):
         body[data.draw(st.integers(0, min(len(body), 100) - 1))] = data.draw(st.integers(0, 255))
-    at_once = _read(lambda: _single_fetch(body, end, version))
-    assert at_once is None or at_once == _read(lambda: hot_fetch._decode(body, 0, end, version))
+    at_once = _read(lambda: hot_fetch._DECODER.decode_single(body, 0, end, version))
+    assert at_once is None or at_once == _read(lambda: hot_fetch._DECODER.decode_of_any_shape(body, 0, end, version))
 
 
 @pytest.mark.parametrize("version", range(4, 18))
@@ -421,7 +406,7 @@ def test_a_fetch_of_one_partition_is_read_at_once(version: int, rack_id: str, na
     )
     body = bytearray(request.encode(version))
     key = b"t" * 16 if version >= 13 else name
-    spans = _single_fetch(body, len(body), version)
+    spans = hot_fetch._DECODER.decode_single(body, 0, len(body), version)
     assert spans == (-1, 1, 2, 3, 0, 0, -1, [(key, [(3, 4, 5, -1, -1, -1)])], [], request.rack_id)
 
 

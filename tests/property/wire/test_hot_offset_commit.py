@@ -1,9 +1,8 @@
-"""The hand-written codec of OffsetCommit says the same as the declared messages, in every version."""
+"""The hot codec of OffsetCommit says the same as the declared messages, in every version."""
 
 from __future__ import annotations
 
 import contextlib
-import struct
 from collections.abc import Callable
 
 import pytest
@@ -11,21 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.property.effort import examples
+from tests.property.wire.in_c import Edit, c_and_python_agree, edits, needs_c, read_in_c, read_in_python
 from tidelog.wire import offset_commit as hot
 from tidelog.wire.errors import WireError
-from tidelog.wire.messages import OffsetCommitRequest, OffsetCommitResponse
 from tidelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 
 VERSIONS = range(10)
 Decode = Callable[[bytearray | memoryview, int, int, int], object]
-DECODERS = [hot.decode_in_python] if hot._decode is None else [hot.decode_in_python, hot._decode]
+DECODERS = [hot._DECODER.decode_in_python, hot.decode_request]
 """The Python decoder, and the one in C where it was built."""
-needs_c = pytest.mark.skipif(hot._decode is None, reason="the C module was not built")
 texts = st.text(max_size=8) | st.text(alphabet="aä", min_size=120, max_size=140)
 int16s = st.integers(-(2**15), 2**15 - 1)
 int32s = st.integers(-(2**31), 2**31 - 1)
@@ -100,13 +100,9 @@ usual_requests = st.builds(
 def _read_by_field(body: bytearray, end: int, version: int) -> object:
     """What the general codec reads, or that it cannot."""
     try:
-        if version >= hot.FLEXIBLE_FROM:
-            spans, position = hot._decode_flexible(body, 0, end)
-        else:
-            spans, position = hot._decode_classic(body, 0, end, version)
-    except (WireError, struct.error, IndexError, UnicodeDecodeError):
+        return hot._DECODER.decode_of_any_shape(body, 0, end, version)
+    except WireError:
         return "refused"
-    return spans if position <= end else "refused"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -120,19 +116,8 @@ def test_one_partition_is_read_at_once_as_it_is_read_field_by_field(
     end = len(body) - len(tail) - data.draw(st.sampled_from([0, 0, 0, 1, 2, 3]))
     if data.draw(st.booleans()):
         body[data.draw(st.integers(0, min(len(body), 100) - 1))] = data.draw(st.integers(0, 255))
-    at_once = hot._single(body, 0, end, version)
+    at_once = hot._DECODER.decode_single(body, 0, end, version)
     assert at_once is None or at_once == _read_by_field(body, end, version)
-
-
-def _read_in_python(body: bytearray, start: int, end: int, version: int) -> object:
-    """What the Python decoder reads, or that it cannot."""
-    try:
-        return hot.decode_in_python(body, start, end, version)
-    except WireError:
-        return "refused"
-
-
-edits = st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255), st.booleans()), max_size=4)
 
 
 @needs_c
@@ -151,40 +136,25 @@ def test_the_c_decoder_reads_what_the_python_one_reads_or_leaves_it_to_it(
     before: bytes,
     after: bytes,
     cut: int,
-    changes: list[tuple[int, int, bool]],
+    changes: list[Edit],
 ) -> None:
-    """Whole, cut off, and with bytes changed, inserted and followed by others."""
-    body = bytearray(request.encode(version))
-    for where, byte, is_inserted in changes:
-        place = where % (len(body) + 1)
-        if is_inserted:
-            body.insert(place, byte)
-        elif place < len(body):
-            body[place] = byte
-    start, end = len(before), len(before) + max(0, len(body) - cut)
-    data = bytearray(before + body + after)
-    assert hot._decode is not None
-    found = hot._decode(data, start, end, version)
-    assert found is None or found == _read_in_python(data, start, end, version)
-    # Whole requests without tagged fields are decoded here: nothing was changed that could be one of those.
+    found = c_and_python_agree(hot._DECODER, request.encode(version), version, before, after, cut, changes)
+    # Whole requests are decoded here: nothing was changed that could be a tagged field.
     assert found is not None or cut or changes
-    assert hot._decode(memoryview(data), start, end, version) == found
 
 
 @needs_c
 @pytest.mark.parametrize(("start", "end"), [(-1, 4), (3, 2), (0, 100)])
 def test_the_c_decoder_reads_nothing_outside_the_data(start: int, end: int) -> None:
-    assert hot._decode is not None
-    assert hot._decode(bytearray(8), start, end, 8) is None
+    assert read_in_c(hot._DECODER, bytearray(8), start, end, 8) is None
 
 
 @needs_c
 @given(data=st.binary(max_size=80), version=st.sampled_from(VERSIONS))
 @settings(max_examples=examples(300), deadline=None)
 def test_the_c_decoder_agrees_about_hostile_bytes(data: bytes, version: int) -> None:
-    assert hot._decode is not None
-    found = hot._decode(bytearray(data), 0, len(data), version)
-    assert found is None or found == _read_in_python(bytearray(data), 0, len(data), version)
+    found = read_in_c(hot._DECODER, bytearray(data), 0, len(data), version)
+    assert found is None or found == read_in_python(hot._DECODER, bytearray(data), 0, len(data), version)
 
 
 @pytest.mark.parametrize("version", range(5, 10))
@@ -194,7 +164,7 @@ def test_one_partition_is_read_at_once(version: int, member_id: str, metadata: s
     partition = OffsetCommitRequestPartition(partition_index=1, committed_offset=2, committed_metadata=metadata)
     topics = [OffsetCommitRequestTopic(name="topic", partitions=[partition])]
     body = bytearray(OffsetCommitRequest(group_id="group", member_id=member_id, topics=topics).encode(version))
-    spans = hot._single(body, 0, len(body), version)
+    spans = hot._DECODER.decode_single(body, 0, len(body), version)
     assert spans == ("group", -1, member_id, None, -1, [("topic", [(1, 2, -1, metadata, -1)])])
 
 

@@ -15,8 +15,7 @@ from tests.property.effort import examples
 from tests.property.wire.values import QUICK, objects
 from tests.unit.steps import counted, done
 from tidelog.wire.errors import EncodeError, WireError
-from tidelog.wire.messages import MetadataRequest
-from tidelog.wire.messages.metadata import MetadataRequestTopic
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.schema import Message
 
 _VERSIONS = list(all_versions())

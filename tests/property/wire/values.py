@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from tests.property.effort import examples
-from tidelog.wire.schema import Field, Message, Struct
+from tidelog.wire.fields import Declared
+from tidelog.wire.schema import Field, Message
 
 QUICK = settings(
     deadline=None,
@@ -19,7 +20,7 @@ QUICK = settings(
 )
 """Few examples, since there are hundreds of messages and versions, and the same ones in every run."""
 
-Restrict = Callable[[type[Struct], str], st.SearchStrategy[Any] | None]
+Restrict = Callable[[type[Declared], str], st.SearchStrategy[Any] | None]
 """Given a struct and a field, the values that it may have, or None for all."""
 
 
@@ -46,7 +47,7 @@ PLAIN: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-def _anything(_cls: type[Struct], _name: str) -> None:
+def _anything(_cls: type[Declared], _name: str) -> None:
     return None
 
 
@@ -55,14 +56,14 @@ def objects(cls: type[Message], version: int, restrict: Restrict = _anything) ->
     return _structs(cls, version, restrict)
 
 
-def _structs(cls: type[Struct], version: int, restrict: Restrict) -> st.SearchStrategy[Any]:
+def _structs(cls: type[Declared], version: int, restrict: Restrict) -> st.SearchStrategy[Any]:
     values = {
         name: _field(cls, name, field, version, restrict) for name, field in cls.fields.items() if field.is_in(version)
     }
     return st.builds(cls, **values)
 
 
-def _field(cls: type[Struct], name: str, field: Field, version: int, restrict: Restrict) -> st.SearchStrategy[Any]:
+def _field(cls: type[Declared], name: str, field: Field, version: int, restrict: Restrict) -> st.SearchStrategy[Any]:
     chosen = restrict(cls, name)
     if field.kind == "array":
         values = _array(field, version, restrict, chosen)
