@@ -67,7 +67,8 @@ class GroupSettings(Settings, area="Groups and offsets"):
         doc="An offset commit fails when its replicas take longer than this.")
     offsets_commit_required_acks: int = setting(
         "offsets.commit.required.acks", -1, type=SHORT, importance="high",
-        effect=False, doc="Acknowledgements an offset commit waits for; -1 is all in-sync replicas.")
+        ignored="commits wait for all in-sync replicas",
+        doc="Acknowledgements an offset commit waits for; -1 is all in-sync replicas.")
 
 
 class TransactionSettings(Settings, area="Producers and transactions"):

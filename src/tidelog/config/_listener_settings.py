@@ -90,10 +90,10 @@ class ConnectionSettings(Settings, area="Network and connections"):
         doc="Bytes of requests held in memory before the broker pauses reading from clients; -1 sets no limit.")
     num_network_threads: int = setting(
         "num.network.threads", 3, importance="high", at_least=1, dynamic="cluster-wide",
-        effect=False, doc="One event loop serves all connections.")
+        ignored="one event loop serves all connections", doc="Threads that read requests and send replies.")
     num_io_threads: int = setting(
         "num.io.threads", 8, importance="high", at_least=1, dynamic="cluster-wide",
-        effect=False, doc="Requests run on the event loop.")
+        ignored="requests run on the event loop", doc="Threads that process requests.")
     background_threads: int = setting(
         "background.threads", 10, importance="high", at_least=1, dynamic="cluster-wide",
         doc="Threads for work that blocks or burns CPU: fsync, recovery, deletion of directories.")
@@ -105,7 +105,7 @@ class ConnectionSettings(Settings, area="Network and connections"):
         doc="Timeout for connecting to another broker.")
     socket_connection_setup_timeout_max_ms: int = setting(
         "socket.connection.setup.timeout.max.ms", 30_000, type=LONG,
-        effect=False, doc="The timeout for connecting to another broker does not grow.")
+        ignored="the timeout for connecting to another broker does not grow", doc="Longest such timeout.")
     max_request_partition_size_limit: int = setting(
         "max.request.partition.size.limit", 2000, at_least=1,
         doc="Most partitions in one DescribeTopicPartitions response.")

@@ -85,7 +85,7 @@ class LogSettings(Settings, area="Logs"):
         doc="Threads per data directory that load and recover logs at start-up and flush them at shutdown.")
     log_message_format_version: str = setting(
         "log.message.format.version", "3.0-IV1", validator=checks.METADATA_VERSION,
-        effect=False, doc="The stored format is always the current one.")
+        ignored="the stored format is always the current one", doc="Version of the stored format.")
     log_message_timestamp_type: str = setting(
         "log.message.timestamp.type", "CreateTime", one_of=("CreateTime", "LogAppendTime"), dynamic="cluster-wide",
         doc="Timestamp of a record: the producer's (CreateTime) or the broker's (LogAppendTime).")
@@ -103,10 +103,10 @@ class LogSettings(Settings, area="Logs"):
         doc="Convert batches to old formats for consumers that need it; otherwise such fetches are refused.")
     log_local_retention_ms: int = setting(
         "log.local.retention.ms", -2, type=LONG, at_least=-2, dynamic="cluster-wide",
-        effect=False, doc="Tiered storage is not supported; all data is local.")
+        ignored="tiered storage is not supported", doc="Time for which data stays on the broker's disk.")
     log_local_retention_bytes: int = setting(
         "log.local.retention.bytes", -2, type=LONG, at_least=-2, dynamic="cluster-wide",
-        effect=False, doc="Tiered storage is not supported; all data is local.")
+        ignored="tiered storage is not supported", doc="Bytes that stay on the broker's disk.")
 
 
 class CleanerSettings(Settings, area="Log compaction"):

@@ -23,7 +23,8 @@ class ReplicationSettings(Settings, area="Replication"):
         "replica.socket.timeout.ms", 30_000, importance="high",
         doc="Timeout of a follower's fetch requests.")
     replica_socket_receive_buffer_bytes: int = setting(
-        "replica.socket.receive.buffer.bytes", 64 * 1024, importance="high", effect=False,
+        "replica.socket.receive.buffer.bytes", 64 * 1024, importance="high",
+        ignored="followers' connections have the buffers of the system",
         doc="SO_RCVBUF of followers' connections.")
     replica_fetch_max_bytes: int = setting(
         "replica.fetch.max.bytes", MIB, at_least=0, doc="Bytes a follower asks for per partition.")
@@ -112,7 +113,9 @@ class RequestLogSettings(Settings, area="Metrics"):
             "followers or members does not count. -1: none. Not in Kafka.")
 
 
-class MetricReporterSettings(Settings, area="Metrics", effect=False):
+class MetricReporterSettings(
+    Settings, area="Metrics", ignored="metrics are served to Prometheus: set metrics.listeners"
+):
     """How measurements are sampled."""
 
     metric_reporters: tuple[str, ...] = setting(

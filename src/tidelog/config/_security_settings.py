@@ -84,9 +84,10 @@ class TlsSettings(Settings, area="TLS"):
     ssl_protocol: str = setting(
         "ssl.protocol", "TLSv1.3", dynamic="per-broker", doc="Newest TLS version that is negotiated.")
     ssl_provider: str | None = setting(
-        "ssl.provider", None, dynamic="per-broker", effect=False, doc="OpenSSL is always used.")
+        "ssl.provider", None, dynamic="per-broker", ignored="TLS is OpenSSL's", doc="Java's provider of TLS.")
     ssl_enabled_protocols: tuple[str, ...] = setting(
-        "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), dynamic="per-broker", doc="TLS versions that are allowed.")
+        "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), dynamic="per-broker",
+        doc="TLS versions that are allowed. Others than these two are left out with a warning.")
     ssl_cipher_suites: tuple[str, ...] = setting(
         "ssl.cipher.suites", (), dynamic="per-broker",
         doc="Cipher suites that are allowed; empty allows OpenSSL's own.")
@@ -118,16 +119,16 @@ class TlsSettings(Settings, area="TLS"):
         doc="The trusted certificates themselves, in PEM.")
     ssl_keymanager_algorithm: str = setting(
         "ssl.keymanager.algorithm", "SunX509", dynamic="per-broker",
-        effect=False, doc="OpenSSL is always used.")
+        ignored="TLS is OpenSSL's", doc="Java's algorithm of key managers.")
     ssl_trustmanager_algorithm: str = setting(
         "ssl.trustmanager.algorithm", "PKIX", dynamic="per-broker",
-        effect=False, doc="OpenSSL is always used.")
+        ignored="TLS is OpenSSL's", doc="Java's algorithm of trust managers.")
     ssl_endpoint_identification_algorithm: str = setting(
         "ssl.endpoint.identification.algorithm", "https", importance="low", dynamic="per-broker",
         doc="`https` checks the other side's host name against its certificate; empty disables the check.")
     ssl_secure_random_implementation: str | None = setting(
         "ssl.secure.random.implementation", None, importance="low", dynamic="per-broker",
-        effect=False, doc="OpenSSL is always used.")
+        ignored="TLS is OpenSSL's", doc="Java's source of random numbers.")
     ssl_engine_factory_class: str | None = setting(
         "ssl.engine.factory.class", None, type=CLASS, importance="low", dynamic="per-broker",
         refused="Java classes cannot be loaded; TLS is OpenSSL's",
@@ -178,15 +179,19 @@ class KerberosSettings(Settings, area="SASL"):
         "sasl.kerberos.principal.to.local.rules", ("DEFAULT",), dynamic="per-broker",
         doc="Rules that shorten a Kerberos principal to a user name.")
     sasl_kerberos_kinit_cmd: str = setting(
-        "sasl.kerberos.kinit.cmd", "/usr/bin/kinit", dynamic="per-broker", effect=False, doc="Path of kinit.")
+        "sasl.kerberos.kinit.cmd", "/usr/bin/kinit", dynamic="per-broker",
+        ignored="the Kerberos library renews tickets by itself", doc="Path of kinit.")
     sasl_kerberos_ticket_renew_window_factor: float = setting(
-        "sasl.kerberos.ticket.renew.window.factor", 0.8, dynamic="per-broker", effect=False,
+        "sasl.kerberos.ticket.renew.window.factor", 0.8, dynamic="per-broker",
+        ignored="the Kerberos library renews tickets by itself",
         doc="Share of a ticket's life after which it is renewed.")
     sasl_kerberos_ticket_renew_jitter: float = setting(
-        "sasl.kerberos.ticket.renew.jitter", 0.05, dynamic="per-broker", effect=False,
+        "sasl.kerberos.ticket.renew.jitter", 0.05, dynamic="per-broker",
+        ignored="the Kerberos library renews tickets by itself",
         doc="Share of random jitter added to the renewal time.")
     sasl_kerberos_min_time_before_relogin: int = setting(
-        "sasl.kerberos.min.time.before.relogin", MINUTE_MS, type=LONG, dynamic="per-broker", effect=False,
+        "sasl.kerberos.min.time.before.relogin", MINUTE_MS, type=LONG, dynamic="per-broker",
+        ignored="the Kerberos library renews tickets by itself",
         doc="Shortest time between two renewals, in milliseconds.")
 
 

@@ -41,7 +41,8 @@ class ServerSettings(Settings, area="Broker"):
         doc="Wait between two attempts, so that lagging replicas may catch up.")
     inter_broker_protocol_version: str = setting(
         "inter.broker.protocol.version", "3.9-IV0", validator=checks.METADATA_VERSION,
-        effect=False, doc="Version of the protocol between brokers, for rolling upgrades.")
+        ignored="requests between brokers are those of 3.9",
+        doc="Version of the protocol between brokers, for rolling upgrades.")
     controller_socket_timeout_ms: int = setting(
         "controller.socket.timeout.ms", 30_000, doc="Timeout of requests between controller and brokers.")
 
@@ -80,14 +81,16 @@ class ZooKeeperSecuritySettings(Settings, area="ZooKeeper"):
     zookeeper_ssl_truststore_location: str | None = setting(
         "zookeeper.ssl.truststore.location", None, doc="PEM file with the authorities of ZooKeeper's certificate.")
     zookeeper_ssl_truststore_password: str | None = setting(
-        "zookeeper.ssl.truststore.password", None, type=PASSWORD, effect=False, doc="Password of that file.")
+        "zookeeper.ssl.truststore.password", None, type=PASSWORD,
+        ignored="certificates of authorities are not encrypted", doc="Password of that file.")
     zookeeper_ssl_truststore_type: str | None = setting(
         "zookeeper.ssl.truststore.type", None, doc="Type of that file, `PEM`; from its file extension when not set.")
     zookeeper_ssl_protocol: str = setting(
         "zookeeper.ssl.protocol", "TLSv1.2", importance="low", doc="TLS version to negotiate with ZooKeeper.")
     zookeeper_ssl_enabled_protocols: tuple[str, ...] | None = setting(
         "zookeeper.ssl.enabled.protocols", None, type=LIST, importance="low",
-        doc="TLS versions allowed; the one of `zookeeper.ssl.protocol` when not set.")
+        doc="TLS versions allowed; the one of `zookeeper.ssl.protocol` when not set. Others than TLSv1.2 and TLSv1.3 "
+        "are left out with a warning.")
     zookeeper_ssl_cipher_suites: tuple[str, ...] | None = setting(
         "zookeeper.ssl.cipher.suites", None, type=LIST, importance="low", refused=_NOT_CHOSEN,
         doc="Cipher suites allowed.")

@@ -45,7 +45,7 @@ class Setting:
 
     # fmt: off
     __slots__ = (
-        "area", "at_least", "at_most", "check", "default", "doc", "dynamic", "field", "has_effect", "importance",
+        "area", "at_least", "at_most", "check", "default", "doc", "dynamic", "field", "ignored", "importance",
         "is_sensitive", "kind", "name", "one_of", "refused", "synonyms",
     )
     # fmt: on
@@ -64,8 +64,8 @@ class Setting:
     at_most: float | None
     one_of: tuple[str, ...]
     check: Check | None
-    has_effect: bool
-    """Whether anything reads the value. One that nothing reads is accepted, named in a warning and documented so."""
+    ignored: str | None
+    """Why nothing reads the value. It is accepted, named in a warning and documented so."""
     refused: str | None
     """Why only the default is accepted: the feature is not supported, and ignoring the setting would be unsafe."""
 
@@ -119,7 +119,12 @@ class Setting:
         """What the setting means, for DescribeConfigs and the reference page."""
         if self.refused is not None:
             return f"**Only the default is accepted:** {self.refused}. {self.doc}"
-        return self.doc if self.has_effect else f"**No effect.** {self.doc}"
+        return self.doc if self.ignored is None else f"**No effect:** {self.ignored}. {self.doc}"
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether anything reads the value."""
+        return self.ignored is None and self.refused is None
 
     def _shown(self, value: object) -> object:
         return "[hidden]" if self.is_sensitive else value
@@ -142,13 +147,13 @@ def setting(
     validator: Check | None = None,
     synonyms: tuple[str | Synonym, ...] = (),
     sensitive: bool = False,
-    effect: bool = True,
+    ignored: str | None = None,
     refused: str | None = None,
 ) -> Any:
     """Declare one setting in the body of a `Settings` class. The type follows from the default unless given.
 
-    A setting that nothing reads says so: `effect=False` where ignoring it does no harm, `refused` with a reason where
-    it would, because its effect is relied on where it is set.
+    A setting that nothing reads says why: `ignored` where that does no harm, `refused` where it would, because its
+    effect is relied on where it is set.
     """
     declared = Setting()
     declared.name = name
@@ -164,7 +169,7 @@ def setting(
     declared.check = validator
     declared.synonyms = tuple([Synonym(each) if isinstance(each, str) else each for each in synonyms])
     declared.is_sensitive = sensitive or kind is PASSWORD
-    declared.has_effect = effect and refused is None
+    declared.ignored = ignored
     declared.refused = refused
     return declared
 
@@ -173,7 +178,7 @@ def setting(
 class SettingsMeta(type):
     """Turns declared settings into slots. A class with an `area` is a part to be inherited and has no slots itself.
 
-    `scope` and `effect` hold for every setting of the class.
+    `scope` and `ignored` hold for every setting of the class.
     """
 
     settings: Mapping[str, Setting]
@@ -190,7 +195,7 @@ class SettingsMeta(type):
         *,
         area: str | None = None,
         scope: DynamicScope | None = None,
-        effect: bool = True,
+        ignored: str | None = None,
     ) -> SettingsMeta:
         settings: dict[str, Setting] = {}
         defaults: dict[str, Any] = {}
@@ -204,7 +209,7 @@ class SettingsMeta(type):
                 value.field = field
                 value.area = area or ""
                 value.dynamic = scope or value.dynamic
-                value.has_effect = value.has_effect and effect
+                value.ignored = value.ignored or ignored
                 settings[value.name] = value
                 defaults[field] = value.default
                 del namespace[field]

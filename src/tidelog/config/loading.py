@@ -1,6 +1,6 @@
 """From properties to a BrokerConfig: names, values, and the values against each other.
 
-Settings of Kafka 3.9 that Tidelog does not declare are ignored or rejected by the tables below, before a name counts as
+Settings of Kafka 3.9 that Tidelog does not declare are ignored or rejected (`kafka_only`), before a name counts as
 unknown. So a server.properties written for Kafka loads unchanged, unless it needs a feature that Tidelog does not have.
 
 The start-up sequence calls `load_broker_config` with the properties of the command line; the dynamic layers call it
@@ -10,8 +10,8 @@ again with each change.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from typing import Final
 
+from tidelog.config import kafka_only
 from tidelog.config._cross_checks import check_broker_config
 from tidelog.config.broker_config import BrokerConfig, listener_of, listener_setting, takes_effect_per_listener
 from tidelog.config.declaration import Setting, parse_settings
@@ -19,33 +19,7 @@ from tidelog.config.dynamic_only import DynamicOnlySettings
 from tidelog.config.errors import ConfigError, UnknownSettingError
 from tidelog.config.kinds import parse_items
 from tidelog.config.log_config import LogConfig
-
-# Settings that form a KRaft cluster. Ignoring one would start a different kind of broker than the file describes.
-_KRAFT_ADVICE: Final = {
-    "process.roles": "leave it out; a broker has no roles",
-    "node.id": "use broker.id",
-    "controller.quorum.voters": "leave it out; metadata is in ZooKeeper or embedded",
-    "controller.quorum.bootstrap.servers": "leave it out; metadata is in ZooKeeper or embedded",
-    "controller.listener.names": "leave it out; the controller is one of the brokers",
-    "metadata.log.dir": "leave it out; embedded metadata is in the first of log.dirs",
-}
-
-# Settings of features that Tidelog does not have: KRaft, tiered storage, the JVM, share groups, bounds of groups,
-# telemetry.
-# fmt: off
-_WITHOUT_EFFECT: Final = frozenset((
-    "auto.include.jmx.reporter", "broker.heartbeat.interval.ms", "broker.session.timeout.ms", "early.start.listeners",
-    "eligible.leader.replicas.enable", "initial.broker.registration.timeout.ms",
-    "kafka.metrics.polling.interval.secs", "kafka.metrics.reporters", "log.dir.failure.timeout.ms",
-    "sasl.mechanism.controller.protocol", "security.providers", "server.max.startup.time.ms", "telemetry.max.bytes",
-    "unclean.leader.election.interval.ms", "unstable.api.versions.enable", "unstable.feature.versions.enable",
-    "zookeeper.clientCnxnSocket",
-))
-_PREFIXES_WITHOUT_EFFECT: Final = (
-    "controller.quorum.", "group.consumer.", "group.coordinator.", "group.share.", "metadata.", "remote.fetch.",
-    "remote.log.", "rlmm.config.", "rsm.config.", "zookeeper.metadata.migration.",
-)
-# fmt: on
+from tidelog.config.names import with_suggestion
 
 
 def load_broker_config(properties: Mapping[str, str], *, ignore_unknown: bool = False) -> BrokerConfig:
@@ -76,11 +50,16 @@ def unknown_settings(names: Iterable[str]) -> list[str]:
 def settings_without_effect(properties: Mapping[str, str]) -> list[str]:
     """The names, sorted, of settings that are accepted although nothing reads them. The broker logs them once.
 
-    A declared setting counts only if its value is not the default, which it would have anyway.
+    A declared setting counts only if its value is not the default, which it would have anyway. Names that no setting
+    has can only be dynamic ones; what they may stand for is said with them.
     """
     listeners = parse_items(properties.get("listeners", BrokerConfig.settings["listeners"].default))
     names = {each.partition("://")[0].strip().lower() for each in listeners}
-    return sorted(name for name, text in properties.items() if _is_set_in_vain(name, text, names))
+    return sorted(
+        name if _is_known(name) else with_suggestion(name, BrokerConfig.settings)
+        for name, text in properties.items()
+        if _is_set_in_vain(name, text, names)
+    )
 
 
 def topic_settings_without_effect(overrides: Mapping[str, str]) -> list[str]:
@@ -89,21 +68,13 @@ def topic_settings_without_effect(overrides: Mapping[str, str]) -> list[str]:
     return sorted(name for name, text in overrides.items() if name in settings and _is_idle_value(settings[name], text))
 
 
-def with_suggestion(name: str, known: Iterable[str]) -> str:
-    """The name, and the known one that it is most likely a misspelling of."""
-    from difflib import get_close_matches  # only on the way to an error
-
-    matches = get_close_matches(name, list(known), n=1, cutoff=0.75)
-    return f"{name} (did you mean {matches[0]}?)" if matches else name
-
-
 def _is_set_in_vain(name: str, text: str, listeners: Container[str]) -> bool:
     declared = BrokerConfig.settings.get(name) or DynamicOnlySettings.settings.get(name)
     if declared is not None:
         return _is_idle_value(declared, text)
     of_listener = listener_setting(name)
     if of_listener is None:
-        return _is_without_effect(name)
+        return True
     return listener_of(name) not in listeners or not takes_effect_per_listener(of_listener)
 
 
@@ -111,13 +82,8 @@ def _is_idle_value(declared: Setting, text: str) -> bool:
     return not declared.has_effect and text.strip() != declared.format(declared.default)
 
 
-def _is_without_effect(name: str) -> bool:
-    """Whether Kafka has this setting and Tidelog ignores it."""
-    return name in _WITHOUT_EFFECT or (name.startswith(_PREFIXES_WITHOUT_EFFECT) and name not in _KRAFT_ADVICE)
-
-
 def _is_known(name: str) -> bool:
-    if name in BrokerConfig.settings or name in DynamicOnlySettings.settings or _is_without_effect(name):
+    if name in BrokerConfig.settings or name in DynamicOnlySettings.settings or kafka_only.is_ignored(name):
         return True
     return listener_setting(name) is not None
 
@@ -128,7 +94,7 @@ def _unknown_text(unknown: list[str]) -> str:
 
 
 def _refuse_kraft(properties: Mapping[str, str]) -> None:
-    found = [(name, advice) for name in properties if (advice := _KRAFT_ADVICE.get(name)) is not None]
+    found = [(name, advice) for name in properties if (advice := kafka_only.REFUSED.get(name)) is not None]
     if found:
         described = "; ".join(f"{name}: {advice}" for name, advice in found)
         raise ConfigError(f"Tidelog works as Kafka does in ZooKeeper mode, not in KRaft mode. {described}.")

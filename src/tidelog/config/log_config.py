@@ -65,10 +65,10 @@ class LogConfig(Settings, scope="topic"):
         doc="Replicas to which the leader's sending is throttled, as `partition:broker` pairs, or `*` for all.")
     local_retention_bytes: int = setting(
         "local.retention.bytes", -2, type=LONG, at_least=-2, synonyms=("log.local.retention.bytes",),
-        effect=False, doc="Tiered storage is not supported; all data is local.")
+        ignored="tiered storage is not supported", doc="Bytes that stay on the broker's disk.")
     local_retention_ms: int = setting(
         "local.retention.ms", -2, type=LONG, at_least=-2, synonyms=("log.local.retention.ms",),
-        effect=False, doc="Tiered storage is not supported; all data is local.")
+        ignored="tiered storage is not supported", doc="Time for which data stays on the broker's disk.")
     max_compaction_lag_ms: int = setting(
         "max.compaction.lag.ms", LONG_MAX, type=LONG, at_least=1, synonyms=("log.cleaner.max.compaction.lag.ms",),
         doc="A record is compacted at the latest this long after it was written.")
@@ -81,7 +81,7 @@ class LogConfig(Settings, scope="topic"):
     message_format_version: str = setting(
         "message.format.version", "3.0-IV1", validator=checks.METADATA_VERSION,
         synonyms=("log.message.format.version",),
-        effect=False, doc="The stored format is always the current one.")
+        ignored="the stored format is always the current one", doc="Version of the stored format.")
     message_timestamp_after_max_ms: int = setting(
         "message.timestamp.after.max.ms", LONG_MAX, type=LONG, at_least=0,
         synonyms=("log.message.timestamp.after.max.ms",),
@@ -112,10 +112,10 @@ class LogConfig(Settings, scope="topic"):
         doc="Reserve the disk space of a new segment when it is created.")
     remote_log_copy_disable: bool = setting(
         "remote.log.copy.disable", False,
-        effect=False, doc="Tiered storage is not supported.")
+        ignored="tiered storage is not supported", doc="Copy no more segments.")
     remote_log_delete_on_disable: bool = setting(
         "remote.log.delete.on.disable", False,
-        effect=False, doc="Tiered storage is not supported.")
+        ignored="tiered storage is not supported", doc="Delete what was copied.")
     remote_storage_enable: bool = setting(
         "remote.storage.enable", False,
         refused="tiered storage is not supported", doc="Move old segments to another store.")
@@ -161,3 +161,8 @@ class LogConfig(Settings, scope="topic"):
     def is_deleted(self) -> bool:
         """Whether segments past retention are deleted."""
         return "delete" in self.cleanup_policy
+
+
+def needed_in_sync(min_insync_replicas: int, replicas: int) -> int:
+    """How many in-sync replicas acks=all needs: `min.insync.replicas`, at most the number of replicas."""
+    return min(min_insync_replicas, replicas)

@@ -25,9 +25,11 @@ a contradiction stops the start with a message that names it.
 
 Tidelog does not have every feature of Kafka. A setting marked **No effect** is accepted, so that a file written for
 Kafka loads unchanged, and one warning at start names it. The same holds for settings of Kafka that are not listed
-(KRaft's tuning, tiered storage, the JVM). A setting marked **Only the default is accepted** stops the start when it has
-any other value, because ignoring it would be unsafe; so do settings that form a KRaft cluster. AlterConfigs follows the
-same rules.
+(KRaft's tuning, tiered storage, the JVM): [from-kafka.md](from-kafka.md) has all of them, and why. A setting marked
+**Only the default is accepted** stops the start when it has any other value, because ignoring it would be unsafe; so do
+settings that form a KRaft cluster. AlterConfigs and IncrementalAlterConfigs follow the same rules but for one: as in
+Kafka, a broker or all brokers may be given names that no setting has. They are stored and described without their
+values, have no effect, and a warning names them.
 
 "Changed" says how a setting is changed: at a **restart**, or while the broker runs **per broker** or for the whole
 **cluster** (`tidelog config alter`, AlterConfigs). A topic uses its own setting first, then the broker's dynamic one,

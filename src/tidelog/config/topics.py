@@ -12,6 +12,7 @@ from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.declaration import LONG_MAX, Setting, parse_settings
 from tidelog.config.errors import ConfigError, UnknownSettingError
 from tidelog.config.log_config import LogConfig
+from tidelog.config.names import with_suggestion
 
 
 def topic_config(
@@ -37,7 +38,9 @@ def topic_values(overrides: Mapping[str, str | None], broker: BrokerConfig) -> d
 def _refuse_unknown(overrides: Mapping[str, str | None]) -> None:
     for name, text in overrides.items():
         if name not in LogConfig.settings:
-            raise UnknownSettingError(f"Unknown topic config name: {name}", setting=name)
+            raise UnknownSettingError(
+                f"Unknown topic config name: {with_suggestion(name, LogConfig.settings)}", setting=name
+            )
         if text is None:
             raise ConfigError(f"Null value not supported for topic configs: {name}", setting=name)
 

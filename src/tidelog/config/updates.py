@@ -5,16 +5,16 @@ Everything here decides and changes nothing; the handlers store what passes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tidelog.config.broker_config import BrokerConfig, listener_setting
 from tidelog.config.declaration import Setting
 from tidelog.config.dynamic_only import DynamicOnlySettings
-from tidelog.config.errors import ConfigError, UnknownSettingError
+from tidelog.config.errors import ConfigError
 from tidelog.config.kinds import LIST, PASSWORD
 from tidelog.config.layers import ConfigLayers
-from tidelog.config.loading import with_suggestion
 from tidelog.config.log_config import LogConfig
 from tidelog.config.topics import topic_config
 
@@ -33,6 +33,8 @@ _PER_LISTENER_ONLY: Final = frozenset((
 
 # Of the settings a listener may have for itself, those that make sense for that listener on every broker.
 _CLUSTER_WIDE_PER_LISTENER: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+
+_OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
 
 
 def topic_list_default(name: str) -> str | None:
@@ -69,12 +71,7 @@ def _list_default(declared: Setting | None) -> str | None:
 
 
 def _check_names(properties: Mapping[str, str], *, is_cluster: bool) -> None:
-    """Refuse names that are unknown, read-only, or of another scope, in Kafka's words."""
-    for name in properties:
-        if _declared(name) is None:
-            raise UnknownSettingError(
-                f"Unknown broker config name: {with_suggestion(name, BrokerConfig.settings)}", setting=name
-            )
+    """Refuse names that are read-only or of another scope, in Kafka's words; as there, unknown ones are accepted."""
     _refuse("Cannot update these configs dynamically", [name for name in properties if _is_read_only(name)])
     _refuse(
         "These security configs can be dynamically updated only per-listener using the listener prefix",
@@ -105,8 +102,8 @@ def _is_per_broker(name: str) -> bool:
     declared = BrokerConfig.settings.get(name)
     if declared is not None:
         return declared.dynamic == "per-broker"
-    of_listener = listener_setting(name)
-    return of_listener is not None and of_listener.name not in _CLUSTER_WIDE_PER_LISTENER
+    of_listener = _OF_LISTENER.fullmatch(name)
+    return of_listener is not None and of_listener[1] not in _CLUSTER_WIDE_PER_LISTENER
 
 
 def is_password(name: str) -> bool:

@@ -148,21 +148,35 @@ class AclBindingFilter(NamedTuple):
 
 
 def problem_of(binding: AclBinding) -> str | None:
-    """What is wrong with a binding that is to be created, if anything."""
+    """Why brokers refuse to create a binding, if they do. In Kafka's words, where it has some."""
     resource, entry = binding
     if resource.type is AclResourceType.ANY or resource.pattern in (PatternType.ANY, PatternType.MATCH):
         return f"{resource.type.name}:{resource.pattern.name} is for filters; an ACL names a resource and its pattern"
     if entry.operation is AclOperation.ANY or entry.permission is AclPermissionType.ANY:
         return "an ACL allows or denies an operation; ANY is for filters"
     if resource.type is AclResourceType.CLUSTER and resource.name != CLUSTER_NAME:
-        return f"the cluster's name in ACLs is {CLUSTER_NAME}, not {resource.name!r}"
+        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     if not resource.name:
-        return "the resource's name is empty"
+        return "Invalid empty resource name"
     if "/" in resource.name:
         return f"the resource's name {resource.name!r} has a slash"
-    principal_type, colon, name = entry.principal.partition(":")
-    if not (principal_type and colon and name):
-        return f"the principal {entry.principal!r} is not of the form type:name, such as User:alice"
+    if not entry.principal.partition(":")[0] or ":" not in entry.principal:
+        return _no_principal(entry.principal)
+    return None
+
+
+def _no_principal(text: str) -> str:
+    return f"the principal {text!r} is not of the form type:name, such as User:alice"
+
+
+def mistake_in(binding: AclBinding) -> str | None:
+    """Why a person should not create a binding, if there is a reason: brokers refuse it, or it can never apply."""
+    resource, entry = binding
+    problem = problem_of(binding)
+    if problem is not None:
+        return problem
+    if entry.principal.endswith(":"):
+        return _no_principal(entry.principal)
     if entry.operation is not AclOperation.ALL and entry.operation not in OPERATIONS[resource.type]:
         return f"{entry.operation.name} is not an operation on a resource of type {resource.type.name}"
     return None

@@ -16,8 +16,8 @@ from typing import Any, Final
 from tidelog.config.errors import ConfigError
 from tidelog.security._stores import key_store_pem, trust_store_pem
 from tidelog.security.files import as_path, read_file
+from tidelog.security.tls_versions import VERSIONS, usable_versions
 
-_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _PEM_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _PEM_END: Final = "-----END CERTIFICATE-----"
 _CLIENT_AUTHENTICATION: Final = {
@@ -180,15 +180,10 @@ def _unfolded(pem: str) -> str:
 
 
 def _versions(settings: Any) -> tuple[str, ...]:
-    enabled = tuple(settings.ssl_enabled_protocols or (settings.ssl_protocol,))
-    for name in enabled:
-        if name not in _VERSIONS:
-            raise ConfigError(
-                f"ssl.enabled.protocols: {name} is none of {', '.join(_VERSIONS)}", setting="ssl.enabled.protocols"
-            )
-    if settings.ssl_protocol not in (*_VERSIONS, "TLS"):
+    enabled = usable_versions(settings.ssl_enabled_protocols or (settings.ssl_protocol,), "ssl.enabled.protocols")
+    if settings.ssl_protocol not in (*VERSIONS, "TLS"):
         raise ConfigError(
-            f"ssl.protocol={settings.ssl_protocol} is none of {', '.join(_VERSIONS)}", setting="ssl.protocol"
+            f"ssl.protocol={settings.ssl_protocol} is none of {', '.join(VERSIONS)}", setting="ssl.protocol"
         )
     # With ssl.protocol=TLSv1.2 Java makes a context that cannot negotiate TLS 1.3, whatever is enabled.
     usable = tuple(name for name in enabled if name == "TLSv1.2" or settings.ssl_protocol != "TLSv1.2")
@@ -214,8 +209,8 @@ def _negotiate(context: ssl.SSLContext, options: TlsOptions) -> None:
     versions = [each for each in options.versions if not options.cipher_suites or _has_suite(each, options)]
     if not versions:
         raise ConfigError("ssl.cipher.suites names no suite of ssl.enabled.protocols", setting="ssl.cipher.suites")
-    context.minimum_version = min(_VERSIONS[each] for each in versions)
-    context.maximum_version = max(_VERSIONS[each] for each in versions)
+    context.minimum_version = min(VERSIONS[each] for each in versions)
+    context.maximum_version = max(VERSIONS[each] for each in versions)
     if options.cipher_suites:
         _choose_ciphers(context, options.cipher_suites, with_tls_1_3="TLSv1.3" in versions)
 

@@ -1,6 +1,6 @@
 """A setting that is accepted works, or says that it does not: declarations against what the code reads.
 
-The other half is in the declarations: `effect=False` is a claim that nothing reads the setting, and the same test holds
+The other half is in the declarations: `ignored` is a claim that nothing reads the setting, and the same test holds
 it to that, so that a setting which begins to work is no longer announced as one without effect.
 """
 
@@ -145,6 +145,10 @@ def test_a_setting_without_effect_is_named_once_and_only_if_it_was_changed() -> 
 
 
 def test_the_description_says_that_a_setting_has_no_effect() -> None:
-    assert BrokerConfig.settings["num.io.threads"].described().startswith("**No effect.**")
+    assert (
+        BrokerConfig.settings["num.io.threads"]
+        .described()
+        .startswith("**No effect:** requests run on the event loop. ")
+    )
     assert BrokerConfig.settings["zookeeper.ssl.crl.enable"].described().startswith("**Only the default is accepted:**")
     assert not BrokerConfig.settings["num.partitions"].described().startswith("**")

@@ -46,6 +46,11 @@ def test_a_setting_of_kafka_without_a_meaning_here_is_accepted_and_known_to_be_s
     assert settings_without_effect({name: "1", "num.partitions": "4"}) == [name]
 
 
+def test_a_dynamic_setting_of_an_unknown_name_has_no_effect_and_is_named_with_what_it_may_stand_for() -> None:
+    given = {"mesage.max.bytes": "1", "zzz": "1", "num.partitions": "4"}
+    assert settings_without_effect(given) == ["mesage.max.bytes (did you mean message.max.bytes?)", "zzz"]
+
+
 @pytest.mark.parametrize(
     ("name", "instead"),
     [("process.roles", "no roles"), ("node.id", "broker.id"), ("controller.quorum.voters", "leave it out")],

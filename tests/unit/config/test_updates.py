@@ -89,9 +89,12 @@ def test_a_dynamic_setting_takes_effect() -> None:
             ),
         ),
         (
-            {"mesage.max.bytes": "4"},
-            False,
-            ("Unknown broker config name: mesage.max.bytes (did you mean message.max.bytes?)"),
+            {"listener.name.plaintext.no.such": "x"},
+            True,
+            (
+                "Cannot update these configs at default cluster level, broker id must be specified: "
+                "Set(listener.name.plaintext.no.such)"
+            ),
         ),
         (
             {"listener.name.plaintext.ssl.key.password": "x"},
@@ -117,6 +120,8 @@ def test_what_kafka_refuses_is_refused(properties: dict[str, str], is_cluster: b
         ({"listener.name.plaintext.ssl.client.auth": "required"}, False),
         ({"leader.replication.throttled.rate": "10"}, True),
         ({"compression.type": "zstd"}, True),
+        ({"cleanup.policy": "compact", "no.such.setting": "1", "": "x"}, True),
+        ({"cleanup.policy": "compact", "listener.name.plaintext.no.such": "x"}, False),
     ],
 )
 def test_what_kafka_accepts_is_accepted(properties: dict[str, str], is_cluster: bool) -> None:

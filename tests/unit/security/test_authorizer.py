@@ -5,6 +5,7 @@ import tracemalloc
 import pytest
 
 from tidelog.security.acls import (
+    CLUSTER_NAME,
     AccessControlEntry,
     AclBinding,
     AclBindingFilter,
@@ -13,6 +14,7 @@ from tidelog.security.acls import (
     AclResourceType,
     PatternType,
     ResourcePattern,
+    mistake_in,
     problem_of,
 )
 from tidelog.security.authorizer import AclAuthorizer
@@ -189,8 +191,21 @@ def test_a_filter_finds_what_applies_to_a_name() -> None:
 def test_a_binding_that_makes_no_sense_is_named(
     resource: ResourcePattern, entry: AccessControlEntry, problem: str | None
 ) -> None:
-    found = problem_of(AclBinding(resource, entry))
+    found = mistake_in(AclBinding(resource, entry))
     assert found is None if problem is None else problem in (found or "")
+
+
+@pytest.mark.parametrize(
+    "binding",
+    [
+        AclBinding(ORDERS, allow(ALICE, AclOperation.CLUSTER_ACTION)),
+        AclBinding(ResourcePattern(AclResourceType.CLUSTER, CLUSTER_NAME), allow(ALICE, AclOperation.READ)),
+        AclBinding(ORDERS, allow("User:", AclOperation.READ)),
+    ],
+)
+def test_brokers_accept_what_never_applies_as_kafka_does_and_people_are_warned(binding: AclBinding) -> None:
+    assert problem_of(binding) is None
+    assert mistake_in(binding) is not None
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,14 @@ def test_versions_are_those_of_the_settings(server: dict[str, Any], client: dict
     assert shake(settings(**server), settings(None, **client))[0].version() == version
 
 
+def test_versions_that_are_not_supported_are_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """A list that was written for Kafka may allow older versions, too."""
+    server = settings(ssl_enabled_protocols=("TLSv1.2", "TLSv1.1", "TLSv1"))
+    assert shake(server, settings(None))[0].version() == "TLSv1.2"
+    text = "ssl.enabled.protocols: TLSv1.1, TLSv1 are not supported and left out; used are TLSv1.2"
+    assert text in [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
 def test_a_cipher_suite_goes_by_the_name_that_java_has_for_it() -> None:
     suites = ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",)
     server, _ = shake(settings(ssl_cipher_suites=suites), settings(None))
@@ -116,6 +124,7 @@ def test_a_cipher_suite_goes_by_the_name_that_java_has_for_it() -> None:
         ({"ssl_cipher_suites": ("TLS_NO_WITH_SUCH_SUITE",)}, "OpenSSL knows none"),
         ({"ssl_cipher_suites": ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_X_WITH_Y")}, "does not know TLS_X"),
         ({"ssl_enabled_protocols": ("TLSv1.1",)}, "TLSv1.1 is none of"),
+        ({"ssl_enabled_protocols": ("SSLv3", "TLSv1")}, "ssl.enabled.protocols=SSLv3,TLSv1: SSLv3, TLSv1 are none of"),
         ({"ssl_protocol": "TLSv1.2", "ssl_enabled_protocols": ("TLSv1.3",)}, "leaves none"),
         ({"ssl_endpoint_identification_algorithm": "ldaps"}, "neither https nor empty"),
         ({"ssl_keystore_certificate_chain": None}, "set together"),
