@@ -103,8 +103,8 @@ def read_partitions(
             if topic is None:
                 raise ApiError(error_code)
             partition = source.partition(topic, fetch[0])
-            if _is_another_topic(partition, topic_key):
-                raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
+            if partition.topic_id != topic_key and isinstance(topic_key, bytes):
+                raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)  # it was deleted, and another topic has its name now
             if is_progress:
                 _note_follower(source, partition, fetch, replica_id)
             elif client is not None and partition.is_leader:
@@ -148,22 +148,17 @@ def _is_ahead(source: PartitionSource, partition: Partition, fetch: FetchPartiti
     return fetch.fetch_offset > partition.log.log_end_offset and source.may_be_behind(partition)
 
 
-def _is_another_topic(partition: Partition, key: TopicKey) -> bool:
-    """The topic of the requested id was deleted, and another topic has its name now."""
-    return partition.topic_id != key and isinstance(key, bytes)
-
-
 def _read(
     partition: Partition, fetch: FetchPartition, parameters: FetchParameters, max_bytes: int, is_first: bool
 ) -> PartitionReply:
     index, offset, _, leader_epoch, last_fetched_epoch, _ = fetch
     replica_id, _, _, _, isolation_level, is_first_batch_whole, is_leader_only, _ = parameters
     end_offset = partition.readable_end(leader_epoch, replica_id >= 0, isolation_level, is_leader_only)
+    diverging = _diverging_epoch(partition, fetch) if last_fetched_epoch >= 0 else None
     log = partition.log
     positions = log.positions
     high_watermark = positions.high_watermark
     last_stable_offset = positions.last_stable_offset
-    diverging = _diverging_epoch(partition, fetch) if last_fetched_epoch >= 0 else None
     if diverging is not None:
         start_offset = positions.log_start_offset
         return PartitionReply(index, 0, high_watermark, last_stable_offset, start_offset, diverging_epoch=diverging)
@@ -283,7 +278,7 @@ class DelayedFetch(DelayedOperation):
         if entry.topic is None:
             return None
         partition = self._source.partition(entry.topic, fetch.partition_index)
-        if _is_another_topic(partition, entry.topic_key):
+        if partition.topic_id != entry.topic_key and isinstance(entry.topic_key, bytes):
             return None
         end_offset = partition.readable_end(
             fetch.current_leader_epoch,

@@ -31,7 +31,7 @@ _new = tuple.__new__
 """Makes a named tuple at half the cost of calling its class; for those that every request needs."""
 
 ResolveTopic = Callable[[bytes], str | None]
-PartitionKey = tuple[TopicKey, int]
+SessionKey = tuple[TopicKey, int]
 
 
 class CachedPartition:
@@ -72,7 +72,7 @@ class FetchSession:
         self.is_privileged = is_privileged
         self.uses_topic_ids = uses_topic_ids
         self.last_used_ms = now_ms
-        self.partitions: dict[PartitionKey, CachedPartition] = {}
+        self.partitions: dict[SessionKey, CachedPartition] = {}
 
     def update(self, spans: FetchSpans, resolve: ResolveTopic) -> None:
         """Take over what a request adds, changes and forgets."""
@@ -90,7 +90,7 @@ class FetchSession:
             for index in indexes:
                 self.partitions.pop((topic_key, index), None)
 
-    def move_to_end(self, key: PartitionKey) -> None:
+    def move_to_end(self, key: SessionKey) -> None:
         """A partition that had data goes last, so that the others get their share first next time."""
         self.partitions[key] = self.partitions.pop(key)
 

@@ -28,11 +28,10 @@ from collections.abc import Callable, Generator, Iterable
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
+from tidelog.client.fetch_session import FetchEntry, FetchSession
 from tidelog.quotas import ReplicationQuota
-from tidelog.replication.fetch_session_client import FetchEntry, FetchSessionClient, PartitionKey
 from tidelog.replication.partition import Partition
 from tidelog.storage.errors import AppendOffsetError, LogDirFailure
-from tidelog.storage.types import NO_EPOCH
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
 from tidelog.wire.messages.list_offsets import (
@@ -47,6 +46,7 @@ from tidelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from tidelog.wire.partitions import NO_EPOCH, PartitionKey
 
 logger = logging.getLogger(__name__)
 
@@ -147,7 +147,7 @@ class Fetcher:
         self._wall_ms = wall_ms
         self._quota = quota or ReplicationQuota(broker_id)
         self._followed: dict[PartitionKey, _Followed] = {}
-        self._session = FetchSessionClient()
+        self._session = FetchSession()
         self._stale: dict[PartitionKey, None] = {}
         """Partitions of which the leader may have to be asked something else than before."""
         self._apart: dict[PartitionKey, _Followed] = {}
@@ -341,25 +341,23 @@ class Fetcher:
         session = self._session
         self._unanswered = 0
         self.requests += 1
-        if not session.on_response(ErrorCode(response.error_code), response.session_id):
+        answered = session.accept(response)
+        if answered is None:
             logger.info("the fetch session with broker %d begins again: %s", self.leader_id, response.error_code)
             return
         is_first = True
-        for topic in response.responses:
-            name = topic.topic or session.name_of(topic.topic_id)
-            for data in topic.partitions:
-                if not is_first:
-                    yield
-                is_first = False
-                key = name, data.partition_index
-                # What the session wants is what was asked: it changes when the next request is built.
-                entry, followed = session.wanted.get(key), self._followed.get(key)
-                if entry is not None and followed is not None and _is_answer_to(entry, followed):
-                    self._on_partition(followed, data, now_ms)
+        for key, data in answered:
+            if not is_first:
+                yield
+            is_first = False
+            # What the session wants is what was asked: it changes when the next request is built.
+            entry, followed = session.wanted.get(key), self._followed.get(key)
+            if entry is not None and followed is not None and _is_answer_to(entry, followed):
+                self._on_partition(followed, data, now_ms)
 
     def on_fetch_failed(self, now_ms: int) -> None:
         """A Fetch got no answer: nothing is fetched for a while, twice as long with every failure in a row."""
-        self._session.on_failure()
+        self._session.fail()
         rest_ms = min(_FIRST_REST_UNANSWERED_MS << self._unanswered, self.settings.backoff_ms)
         self._unanswered = min(self._unanswered + 1, _FAILURES_COUNTED)
         self._rests_until_ms = now_ms + rest_ms

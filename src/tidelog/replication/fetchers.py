@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from zlib import crc32
 
-from tidelog.replication.fetch_session_client import PartitionKey
 from tidelog.replication.fetcher import Fetcher
 from tidelog.replication.partition import Partition
+from tidelog.wire.partitions import PartitionKey
 
 FetcherKey = tuple[int, int]
 """The leader, and the number of the fetcher."""

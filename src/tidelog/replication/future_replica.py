@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 
 from tidelog.replication.partition import Partition, append_copied
 from tidelog.storage.log import Log
-from tidelog.storage.types import NO_EPOCH, FileSlice, StartOffsetReason
+from tidelog.storage.types import FileSlice, StartOffsetReason
+from tidelog.wire.partitions import NO_EPOCH
 
 _NEVER_ALIGNED: Final = -1
 _NOT_CLEAN: Final = -1

@@ -176,8 +176,14 @@ class Partition:
     # --- the leader, seen by a follower ---
 
     def append_fetched(self, records: Buffer, now_ms: int) -> LogAppendInfo:
-        """Append what the leader sent and write it: the next fetch says that it is there."""
-        return append_copied(self.log, records, now_ms)
+        """Append what the leader sent and write it: the next fetch says that it is there.
+
+        So it is synced at once where `flush.messages` asks for that, as in Kafka: the leader counts it as committed.
+        """
+        info = append_copied(self.log, records, now_ms)
+        if self.log.is_flush_due:
+            self.log.flush(now_ms=now_ms)
+        return info
 
     def follow_leader(self, leader_high_watermark: int, leader_start_offset: int) -> bool:
         """Take over the leader's high watermark, as far as the log reaches, and its start; whether the former moved.

@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Final, Protocol
 
 from tidelog.quotas import ReplicationQuota
+from tidelog.records.validation import PreparedRecords
 from tidelog.replication.alter_partition import AlterOutcome
 from tidelog.replication.delete_records import DelayedDeleteRecords, DeletedUpTo, DeleteResult
 from tidelog.replication.fetch import DelayedFetch, FetchParameters, Wanted, read_partitions
@@ -168,9 +169,15 @@ class ReplicaManager:
     def add_partition(self, topic: str, index: int, topic_id: bytes, log: Log) -> Partition:
         partition = Partition(topic, index, topic_id, log, self.local_id, self._cluster.rules)
         self._partitions[topic, index] = self._by_wire_name[partition.topic_bytes, index] = partition
+        log.on_converted(self._on_converted)
         if self.delayed is not None:
             self.delayed.opened(partition)
         return partition
+
+    def _on_converted(self, log: Log, prepared: PreparedRecords) -> None:
+        if self.traffic is not None:
+            record_count, size_bytes = prepared.header.record_count, len(prepared.batch)
+            self.traffic.count_produce_conversion(log.topic, record_count, size_bytes, prepared.conversion_ns)
 
     def remove_partition(self, topic: str, index: int) -> Partition | None:
         """Remove a partition; requests that wait for it are completed with its present state."""
@@ -187,6 +194,7 @@ class ReplicaManager:
     def replace_log(self, partition: Partition, log: Log) -> None:
         """A copy of the log, in another directory, takes its place. Nothing is staged."""
         partition.log = log
+        log.on_converted(self._on_converted)
         if self.delayed is not None:
             self.delayed.replaced(partition)
         if log.is_flush_due:
@@ -518,12 +526,9 @@ class ReplicaManager:
         self.watermark_moved(partition)
 
     def on_followed(self, partition: Partition, *, has_watermark_moved: bool) -> None:
-        """A follower's log followed its leader's: consumers that read here may read on, and its sync may be due."""
-        log = partition.log
-        if log.has_changes and self.delayed is not None:
+        """A follower's log followed its leader's: consumers that read here may read on."""
+        if partition.log.has_changes and self.delayed is not None:
             self.delayed.opened(partition)
-        if log.is_flush_due:
-            self._flush_in_background(log, lambda: self._on_flushed(partition))
         if has_watermark_moved:
             self.watermark_moved(partition)
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from tidelog.config.log_config import needed_in_sync
 from tidelog.replication.follower_state import FollowerState
 from tidelog.wire.errors import ErrorCode
 
@@ -171,8 +172,8 @@ class ReplicaSet:
     # --- what is committed ---
 
     def needed_in_sync(self, min_insync_replicas: int) -> int:
-        """How many in-sync replicas acks=all needs: `min.insync.replicas`, at most the number of replicas."""
-        return min(min_insync_replicas, len(self.replicas))
+        """How many in-sync replicas acks=all needs."""
+        return needed_in_sync(min_insync_replicas, len(self.replicas))
 
     def committed_end_offset(
         self, own_end_offset: int, log_end_offset: int, min_insync_replicas: int, now_ms: int

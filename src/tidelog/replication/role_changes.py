@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from tidelog.replication.partition import Partition
 from tidelog.replication.replica_manager import ReplicaManager
@@ -26,17 +26,12 @@ from tidelog.timing import Clock
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 from tidelog.wire.messages.update_metadata import UpdateMetadataPartitionState
+from tidelog.wire.partitions import NO_EPOCH, PartitionKey
 from tidelog.wire.primitives import NO_UUID
 
 logger = logging.getLogger(__name__)
 
-PartitionKey = tuple[str, int]
 Errors = dict[PartitionKey, ErrorCode]
-
-EPOCH_DURING_DELETE: Final = -2
-"""The leader epoch of a StopReplica for a topic that is deleted: it is above all others."""
-NO_EPOCH: Final = -1
-"""The leader epoch in a StopReplica of an old version, which is not compared."""
 
 
 class LogSource(Protocol):

@@ -6,9 +6,10 @@ exist cannot fill the memory. What belonged to a topic that is deleted stays in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from tidelog.metrics import Distribution
 from tidelog.replication.fetch import FetchParameters, Wanted
 from tidelog.storage.types import LogAppendInfo
 from tidelog.wire.errors import ErrorCode
@@ -32,6 +33,7 @@ class TopicCounts:
         "failed_fetch_requests",
         "failed_produce_requests",
         "fetch_conversions",
+        "produce_conversions",
         "total_fetch_requests",
     )
     _NUMBERS: Final = __slots__[1:]
@@ -48,7 +50,9 @@ class TopicCounts:
     failed_fetch_requests: int
     failed_produce_requests: int
     fetch_conversions: int
-    """Partitions of responses that were converted for old clients."""
+    """Records that were converted for old clients."""
+    produce_conversions: int
+    """Records that were converted before they were appended: from an old format, or to the codec of the topic."""
     total_fetch_requests: int
     """Each partition of a request counts."""
 
@@ -71,6 +75,22 @@ class TopicCounts:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
+class Conversions:
+    """What conversions of records for one API took."""
+
+    __slots__ = ("bytes", "times")
+
+    def __init__(self) -> None:
+        self.times = Distribution()
+        """In microseconds."""
+        self.bytes = Distribution()
+        """Of the records as they were converted to."""
+
+    def record(self, size_bytes: int, took_ns: int) -> None:
+        self.times.record(took_ns // 1000)
+        self.bytes.record(size_bytes)
+
+
 class TrafficCounters:
     """The counts of every topic, and of errors."""
 
@@ -84,6 +104,8 @@ class TrafficCounters:
         self.replication_bytes_out = 0
         self.reassignment_bytes_out = 0
         """Those of `replication_bytes_out` that go to replicas which a reassignment adds."""
+        self.conversions: Final[Mapping[str, Conversions]] = {"Fetch": Conversions(), "Produce": Conversions()}
+        """By API."""
         self.errors: dict[tuple[str, int], int] = {}
         """By API and error code: how often a partition of a response had it."""
 
@@ -129,9 +151,15 @@ class TrafficCounters:
                 counts.failed_fetch_requests += 1
                 self.count_error("Fetch", reply[1])
 
-    def count_conversion(self, topic: str) -> None:
-        """A partition of a response is converted for an old client."""
-        self._find_name(topic).fetch_conversions += 1
+    def count_fetch_conversion(self, topic: str, record_count: int, size_bytes: int, took_ns: int) -> None:
+        """The records of one partition were converted for an old client."""
+        self._find_name(topic).fetch_conversions += record_count
+        self.conversions["Fetch"].record(size_bytes, took_ns)
+
+    def count_produce_conversion(self, topic: str, record_count: int, size_bytes: int, took_ns: int) -> None:
+        """The records of one partition were converted and appended."""
+        self._find_name(topic).produce_conversions += record_count
+        self.conversions["Produce"].record(size_bytes, took_ns)
 
     def count_error(self, api: str, code: int) -> None:
         key = api, code

@@ -14,11 +14,10 @@ from tidelog.replication.fetch import DelayedFetch, FetchParameters, PartitionSo
 from tidelog.storage.errors import LogDirFailure
 from tidelog.wire.errors import ApiError
 from tidelog.wire.fetch import PartitionReply
+from tidelog.wire.partitions import PartitionKey
 
 PARTITIONS_AT_ONCE: Final = 500
 """Partitions that are read in one step, a millisecond or two. A fetch of more is wide."""
-
-PartitionKey = tuple[str, int]
 
 
 class WideFetch(DelayedFetch):

@@ -188,10 +188,12 @@ class Replacements:
     The new contents are written beside the old; the caller syncs the file system, calls `commit` and syncs it again.
     """
 
-    __slots__ = ("_paths",)
+    __slots__ = ("_paths", "gone")
 
     def __init__(self) -> None:
         self._paths: list[str] = []
+        self.gone: set[str] = set()
+        """Files whose directory was renamed or deleted before `commit`."""
 
     def add(self, path: str, data: bytes) -> None:
         """Prepare the new content of a file."""
@@ -202,10 +204,15 @@ class Replacements:
             os.close(fd)
         self._paths.append(path)
 
-    def commit(self) -> None:
-        """Replace the old contents with the new ones."""
+    def commit(self, *, may_be_gone: bool = False) -> None:
+        """Replace the old contents with the new ones. With `may_be_gone` files without a directory are left out."""
         for path in self._paths:
-            os.replace(path + ".tmp", path)
+            try:
+                os.replace(path + ".tmp", path)
+            except FileNotFoundError:
+                if not may_be_gone:
+                    raise
+                self.gone.add(path)
 
 
 def unlink_all(paths: Sequence[str]) -> None:

@@ -3,19 +3,23 @@
 Followers use it to find the offset where two logs diverge, and consumers to detect that a log was truncated. The file
 is text: a version line (0), a count, and `epoch start-offset` lines.
 
-Changes are made in memory and written by `flush`, together with the flush that moves the log's recovery point: recovery
-reads changes that a crash lost from the batches after that point. So creating ten thousand partitions does not need ten
-thousand synced files.
+Changes are made in memory, on one thread, and written soon after by another (`directories.epoch_writes`), at the latest
+with the flush that moves the log's recovery point: recovery reads changes that a crash lost from the batches after that
+point.
 """
 
 import os
 from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Lock
 from typing import Final, NamedTuple
 
 from tidelog.storage._files import Replacements, write_atomically
 from tidelog.storage.checkpoints import CheckpointError, checkpoint_lines
 from tidelog.storage.names import LEADER_EPOCH_CHECKPOINT
-from tidelog.storage.types import NO_EPOCH, EpochEndOffset
+from tidelog.storage.types import EpochEndOffset
+from tidelog.wire.partitions import NO_EPOCH
 
 _VERSION: Final = 0
 UNDEFINED_OFFSET: Final = -1
@@ -31,14 +35,16 @@ class EpochEntry(NamedTuple):
 class LeaderEpochCache:
     """The epochs of one log in ascending order; both epochs and start offsets strictly ascend."""
 
-    __slots__ = ("_entries", "directory", "is_dirty", "latest_epoch")
+    __slots__ = ("_changes", "_entries", "directory", "file", "latest_epoch", "on_changed")
 
-    def __init__(self, directory: str, entries: list[EpochEntry] | None = None) -> None:
+    def __init__(self, directory: str) -> None:
         self.directory = directory
-        self._entries = entries or []
-        self.is_dirty = False
+        self._entries: list[EpochEntry] = []
+        self._changes = 0
+        self.file = _CheckpointFile()
+        self.on_changed: Callable[[], object] | None = None
+        """Called after each change, which is to be written soon."""
         self.latest_epoch = NO_EPOCH
-        self._changed(is_dirty=False)
 
     @classmethod
     def load(cls, directory: str) -> "LeaderEpochCache":
@@ -52,7 +58,7 @@ class LeaderEpochCache:
         cache = cls(directory)
         for entry in parse_leader_epochs(data, path):
             cache.assign(entry.epoch, entry.start_offset)
-        cache.is_dirty = False
+        cache.file.written = cache._changes
         return cache
 
     @property
@@ -133,24 +139,76 @@ class LeaderEpochCache:
         self._changed()
 
     def flush(self, replacements: Replacements | None = None) -> None:
-        """Write the checkpoint if it has changed: `.tmp`, sync, rename, sync of the directory; or with others later."""
-        changes = self.take_changes()
-        if changes is not None:
-            if replacements is None:
-                write_atomically(*changes)
-            else:
-                replacements.add(*changes)
+        """Write the checkpoint if it has changed; or let it be replaced with others later."""
+        changes = self.changes()
+        if changes is None:
+            return
+        if replacements is None:
+            changes.write()
+        else:
+            with changes.replaced_with(replacements):
+                pass
 
-    def take_changes(self) -> tuple[str, bytes] | None:
-        """Path and content of the checkpoint file if it has changed, for the caller to write; None otherwise."""
-        if not self.is_dirty:
+    @property
+    def is_changed(self) -> bool:
+        """Whether the checkpoint file has something else."""
+        return self.file.written != self._changes
+
+    def changes(self) -> "EpochChanges | None":
+        """What the checkpoint file has to hold now if it does not yet, to be written on any thread; None otherwise."""
+        if not self.is_changed:
             return None
-        self.is_dirty = False
-        return self.path, format_leader_epochs(self._entries)
+        return EpochChanges(self.file, self._changes, self.path, format_leader_epochs(self._entries))
 
-    def _changed(self, *, is_dirty: bool = True) -> None:
+    def _changed(self) -> None:
         self.latest_epoch = self._entries[-1].epoch if self._entries else NO_EPOCH
-        self.is_dirty = is_dirty
+        self._changes += 1
+        if self.on_changed is not None:
+            self.on_changed()
+
+
+class _CheckpointFile:
+    """The file of one cache, which several threads may be about to write."""
+
+    __slots__ = ("lock", "written")
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.written = 0
+        """How many changes of the cache the file has."""
+
+
+class EpochChanges(NamedTuple):
+    """What a checkpoint file has to hold after some number of changes. Writing it does nothing if the file is newer."""
+
+    file: _CheckpointFile
+    number: int
+    path: str
+    content: bytes
+
+    def write(self) -> None:
+        """`.tmp`, sync, rename, sync of the directory. Does nothing if the directory is gone."""
+        with self.file.lock:
+            if self.number > self.file.written:
+                with suppress(FileNotFoundError):
+                    write_atomically(self.path, self.content)
+                    self.file.written = self.number
+
+    @contextmanager
+    def replaced_with(self, replacements: Replacements) -> Iterator[None]:
+        """The same, but the caller syncs and commits, within the context."""
+        with self.file.lock:
+            if self.number <= self.file.written:
+                yield
+                return
+            try:
+                replacements.add(self.path, self.content)
+            except FileNotFoundError:
+                yield
+                return
+            yield
+            if self.path not in replacements.gone:
+                self.file.written = self.number
 
 
 def _start_offset(entry: EpochEntry) -> int:

@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 from tidelog.storage._files import FileSlice as FileSlice
 
 NO_TIMESTAMP: Final = -1
-NO_EPOCH: Final = -1
 
 
 class AppendOrigin(Enum):

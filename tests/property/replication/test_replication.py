@@ -14,13 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.gauntlet.mistakes.replication import TRUNCATION_TO_THE_HIGH_WATERMARK
+from tests.gauntlet.planting import planted
 from tests.property.replication.schedules import Step, assert_found, play, random_schedule
 from tests.unit.replication.replicas import LAG_MS_MAX, Replica
 from tidelog.replication.replica_set import AlteredPartition, IsrProposal
-from tidelog.testing.simulation.planted import truncate_to_high_watermark
 from tidelog.timing import ManualClock
 from tidelog.wire.errors import ApiError
-from tidelog.wire.messages import FetchResponse
+from tidelog.wire.messages.fetch import FetchResponse
 
 BROKERS = (1, 2, 3)
 STEPS = ("produce", "ask", "take", "follow", "commit", "crash", "return", "elect", "lag")
@@ -232,4 +233,4 @@ def test_nothing_is_lost_in_hundreds_of_random_schedules() -> None:
 
 def test_truncation_to_the_high_watermark_is_found() -> None:
     """The property must be able to fail: with the planted mistake it does, within 200 schedules."""
-    assert_found(truncate_to_high_watermark, World, STEPS, seeds=200, length=60)
+    assert_found(lambda: planted(TRUNCATION_TO_THE_HIGH_WATERMARK), World, STEPS, seeds=200, length=60)

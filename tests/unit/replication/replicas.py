@@ -24,7 +24,7 @@ from tidelog.storage.log import Log
 from tidelog.timing import ManualClock, Timer
 from tidelog.wire.fetch import PartitionReply, decode_request, encode_response
 from tidelog.wire.frames import response_body_offset
-from tidelog.wire.messages import FetchRequest, FetchResponse
+from tidelog.wire.messages.fetch import FetchRequest, FetchResponse
 
 TOPIC = "topic"
 TOPIC_ID = bytes(range(16))

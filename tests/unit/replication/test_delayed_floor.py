@@ -68,3 +68,23 @@ def test_a_floor_settles_what_a_lagging_replica_takes_for_waiting(tmp_path: Path
     assert list(behind.index.ordered()) == list(delayed.index.ordered())
     assert len(behind.index) == 1
     assert follower.log.settled_before == 0, "nothing is cleaned before the next checkpoint"
+
+
+def test_a_replica_knows_from_its_log_that_records_may_wait_whatever_the_setting_says(tmp_path: Path) -> None:
+    """It may be the next leader of a topic whose setting was switched off meanwhile."""
+    leader, delayed = _partition(tmp_path / "leader")
+    follower, _ = _partition(tmp_path / "follower")
+    follower.log.update_config(LogConfig())
+    assert not follower.log.has_changes
+    _send(leader, b"1h")
+    _commit(leader, delayed)
+    data = b"".join(
+        segment.log_file.read(position, header.size_bytes)
+        for segment, position, header in leader.log.batches(0, leader.log.log_end_offset)
+    )
+    follower.log.append_as_follower(data, NOW_MS)
+    assert follower.log.has_changes
+    follower.log.forget_changes()
+    assert not follower.log.has_changes
+    leader.log.close()
+    follower.log.close()

@@ -15,8 +15,7 @@ from tidelog.replication.replica_set import LeaderAndIsr
 from tidelog.storage.log import Log
 from tidelog.timing import ManualClock
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import FetchRequest, FetchResponse
-from tidelog.wire.messages.fetch import FetchableTopicResponse, PartitionData
+from tidelog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
 SESSION = 5
 
@@ -75,10 +74,28 @@ def test_a_partition_that_is_refused_rests_shortly_at_first(follower: Replica) -
     assert refused == [20, 40, 80, 160, 320, 640, 1000, 1000]
 
 
+def _opening(request: FetchRequest | None) -> FetchResponse:
+    """The answer that opens a session: it has every partition of the request."""
+    assert request is not None
+    return FetchResponse(
+        session_id=SESSION,
+        responses=[
+            FetchableTopicResponse(
+                topic_id=topic.topic_id,
+                partitions=[
+                    PartitionData(partition_index=each.partition, high_watermark=0) for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
 def test_a_request_says_nothing_of_partitions_that_did_not_change(follower: Replica, tmp_path: Path) -> None:
     fetcher = follower.follow_in(0, 1, settings=FetcherSettings())
-    assert names(fetcher.build_fetch(0)) == [("topic", 0)]
-    take(fetcher, FetchResponse(session_id=SESSION), 0)
+    request = fetcher.build_fetch(0)
+    assert names(request) == [("topic", 0)]
+    take(fetcher, _opening(request), 0)
     other = another_topic(follower, tmp_path)
     fetcher.add(other)
     assert names(fetcher.build_fetch(1)) == [("other", 0)]
@@ -91,8 +108,7 @@ def test_a_request_says_nothing_of_partitions_that_did_not_change(follower: Repl
 
 def test_a_log_start_that_retention_moved_is_sent_within_a_second(follower: Replica) -> None:
     fetcher = follower.follow_in(0, 1, settings=FetcherSettings())
-    fetcher.build_fetch(0)
-    take(fetcher, FetchResponse(session_id=SESSION), 0)
+    take(fetcher, _opening(fetcher.build_fetch(0)), 0)
     follower.log.truncate_fully_and_start_at(9, 0)
     request = fetcher.build_fetch(1000)
     assert request is not None
@@ -103,8 +119,7 @@ def test_partitions_that_are_left_are_forgotten(follower: Replica, tmp_path: Pat
     fetcher = follower.follow_in(0, 1, settings=FetcherSettings())
     other = another_topic(follower, tmp_path)
     fetcher.add(other)
-    fetcher.build_fetch(0)
-    take(fetcher, FetchResponse(session_id=SESSION), 0)
+    take(fetcher, _opening(fetcher.build_fetch(0)), 0)
     fetcher.remove([other.key])
     request = fetcher.build_fetch(1)
     assert request is not None

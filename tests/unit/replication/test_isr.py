@@ -114,6 +114,26 @@ def test_a_follower_that_catches_up_joins_and_counts_before_the_controller_agree
     assert three.one.marks == (2, 2)
 
 
+def test_a_follower_that_the_controller_may_have_added_holds_the_high_watermark_back(three: Three) -> None:
+    """However far it has fallen behind since: it may be elected before this leader hears that it is in sync."""
+    three.one.lead(1, (1, 2), ALL)
+    three.two.follow_in(1, 1, ALL)
+    three.three.follow_in(1, 1, ALL)
+    three.two.follow(three.one)
+    three.three.follow(three.one)
+    assert three.one.proposals.pop().isr == ALL, "the answer of the controller does not come"
+
+    three.clock.advance(LAG_MS_MAX + 1)
+    three.one.produce_all(b"a")
+    for _ in range(3):
+        three.two.follow(three.one)
+    assert three.one.marks == (0, 1), "3 stands still, and may be in sync by now"
+    assert not three.one.acknowledged
+    for _ in range(2):
+        three.three.follow(three.one)
+    assert three.one.acknowledged == [1]
+
+
 def test_the_high_watermark_waits_for_a_caught_up_follower_outside_the_isr(three: Three) -> None:
     """Else it would run ahead as fast as the follower follows, and the follower would never join."""
     three.alive.discard(2)
@@ -246,6 +266,18 @@ def test_a_produce_that_waits_is_refused_when_the_leadership_moves(three: Three)
     three.one.manager.watermark_moved(three.one.partition)
     three.one.manager.end_turn()
     assert three.one.refused == [(1, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+
+
+def test_a_leader_that_leads_again_knows_nothing_of_its_followers(three: Three) -> None:
+    """They may have cut their logs under the leader in between."""
+    three.one.produce(b"a", b"b")
+    for _ in range(2):
+        three.two.follow(three.one)
+    assert three.one.remote_end(2) == 2
+    three.one.follow_in(1, 2, ALL)
+    three.one.lead(2, ALL, ALL)
+    assert three.one.remote_end(2) == 0
+    assert three.one.marks == (0, 2)
 
 
 def test_the_low_watermark_is_that_of_the_slowest_live_replica(three: Three) -> None:

@@ -56,6 +56,9 @@ class FakeLog:
         self.is_broken = False
         self.is_unstable = False
 
+    def on_converted(self, _callback: object) -> None:
+        """Nothing is converted here."""
+
     @property
     def last_stable_offset(self) -> int:
         if self.is_unstable:

@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.gauntlet.mistakes.replication import TRUNCATION_TO_THE_HIGH_WATERMARK
+from tests.gauntlet.planting import planted
 from tests.unit.replication.replicas import Replica
-from tidelog.testing.simulation.planted import truncate_to_high_watermark
+from tidelog.storage.log import Log
 from tidelog.timing import ManualClock
 
 LEADER, FOLLOWER = 1, 2
@@ -117,6 +119,23 @@ def test_a_fetch_that_waits_is_answered_by_the_produce(tmp_path: Path) -> None:
     pair.close()
 
 
+def test_the_high_watermark_of_a_follower_does_not_fall_to_that_of_a_new_leader(tmp_path: Path) -> None:
+    """What it has shown to consumers near it stays committed, whatever the new leader knows as yet."""
+    pair = Pair(tmp_path)
+    pair.begin()
+    pair.a.produce(b"first")
+    for _ in range(2):
+        pair.b.follow(pair.a)
+    assert pair.row == Row(1, 1, 1, 1, 1)
+    pair.b.crash(high_watermark=0)
+    pair.b.lead(1, (1, 2, 3), (1, 2, 3))
+    pair.a.follow_in(1, FOLLOWER)
+    pair.a.follow(pair.b)
+    assert pair.b.marks == (0, 1), "broker 3 has not fetched from it yet"
+    assert pair.a.marks == (1, 1)
+    pair.close()
+
+
 # --- the two failures that truncation by high watermark leads to ---
 
 
@@ -141,7 +160,7 @@ def lose_a_record(pair: Pair) -> None:
 
 def test_an_acknowledged_record_is_lost_by_truncation_to_the_high_watermark(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
-    with truncate_to_high_watermark():
+    with planted(TRUNCATION_TO_THE_HIGH_WATERMARK):
         lose_a_record(pair)
     assert pair.a.values == pair.b.values == [b"m1"], "the record that was acknowledged is gone"
     pair.close()
@@ -175,7 +194,7 @@ def part_the_logs(pair: Pair) -> None:
 
 def test_logs_part_for_good_by_truncation_to_the_high_watermark(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
-    with truncate_to_high_watermark():
+    with planted(TRUNCATION_TO_THE_HIGH_WATERMARK):
         part_the_logs(pair)
     assert pair.a.values == [b"m1", b"m2"]
     assert pair.b.values == [b"m1", b"m3"]
@@ -189,3 +208,26 @@ def test_logs_agree_again_with_leader_epochs(tmp_path: Path) -> None:
     assert pair.a.values == pair.b.values == [b"m1", b"m3"]
     assert pair.a.log.leader_epochs.entries() == pair.b.log.leader_epochs.entries()
     pair.close()
+
+
+class SlowToSync(Replica):
+    """A broker whose syncs in the background never come to an end."""
+
+    def flush(self, log: Log, done: object) -> None:
+        """Nothing is synced by this."""
+
+
+def test_a_follower_says_that_it_has_records_when_they_are_synced_as_the_topic_asks(tmp_path: Path) -> None:
+    """With flush.messages=1 what is acknowledged is on the disks of all in-sync replicas, whoever leads next."""
+    clock = ManualClock()
+    leader = Replica(LEADER, tmp_path, clock, flush_messages=1)
+    follower = SlowToSync(FOLLOWER, tmp_path, clock, flush_messages=1)
+    leader.lead(0, (1, 2))
+    follower.follow_in(0, LEADER)
+    leader.produce_all(b"first")
+    for _ in range(2):
+        follower.follow(leader)
+    assert leader.acknowledged == [1]
+    assert follower.log.recovery_point == 1
+    leader.log.close()
+    follower.log.close()

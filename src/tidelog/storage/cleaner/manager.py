@@ -212,7 +212,7 @@ class LogCleaner:
             self._on_failure(log.fail(error))
         except OutOfDescriptorsError as error:
             self._postpone(log, str(error))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - one log must not end the round; its reason is logged
             self._mark_uncleanable(log, f"it cannot be examined: {error}")
         return None
 

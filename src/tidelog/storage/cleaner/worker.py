@@ -88,7 +88,7 @@ def do(job: CleanJob, is_wanted: Callable[[], bool], report: Callable[[Event], N
         yield JobFailed(IO, str(error), error.errno or 0)
     except OrphanedError:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the broker gets it as the outcome of the job
         yield JobFailed(BUG, f"{type(error).__name__}: {error}")
 
 
@@ -110,7 +110,7 @@ def _compiled() -> Any:
     os.environ.setdefault("NUMBA_CACHE_DIR", kernel_cache_directory())
     try:
         return import_module(_COMPILED)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a library of machine code may fail in any way
         sys.stderr.write(f"cleaning without compiled kernels: {error}\n")
         return None
 

@@ -5,7 +5,7 @@ A directory is created and locked when it is opened, and goes offline once, unti
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tidelog.storage.directories._live_directory import LiveDirectory
 from tidelog.storage.directories._types import NoLogDirectoryError
@@ -18,9 +18,10 @@ logger = logging.getLogger(__name__)
 class DirectorySet:
     """The log directories of one broker."""
 
-    __slots__ = ("live", "offline")
+    __slots__ = ("_make_live", "live", "offline")
 
-    def __init__(self) -> None:
+    def __init__(self, make_live: Callable[[LogDirectory], LiveDirectory]) -> None:
+        self._make_live = make_live
         self.live: dict[str, LiveDirectory] = {}
         """Those that are online, by their paths."""
         self.offline: dict[str, str] = {}
@@ -51,7 +52,7 @@ class DirectorySet:
             logger.error("log directory %s cannot be used and is offline: %s", directory.path, error)
             self.offline[directory.path] = str(error)
         else:
-            self.live[directory.path] = LiveDirectory(directory)
+            self.live[directory.path] = self._make_live(directory)
 
     def take_offline(self, path: str, cause: object) -> LiveDirectory | None:
         """The directory, which is offline from now on and stays locked; None if it was offline."""

@@ -5,6 +5,7 @@ from typing import Final
 
 from tidelog.storage._files import Replacements
 from tidelog.storage.directories.background import Background, CheckpointWriter, Done
+from tidelog.storage.directories.epoch_writes import EpochWrites
 from tidelog.storage.directories.log_directory import LogDirectory
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.log import Log
@@ -26,10 +27,13 @@ class LiveDirectory:
         "directory",
         "is_loaded",
         "log_count",
+        "write_epochs",
     )
 
-    def __init__(self, directory: LogDirectory) -> None:
+    def __init__(self, directory: LogDirectory, background: Background, done: Done) -> None:
+        """`background` writes the leader epochs of logs; `done` is called with the outcome."""
         self.directory = directory
+        self.write_epochs: Final = EpochWrites(background, done, directory.sync_file_system).on_changed
         self.log_count = 0
         self.is_loaded = False
         self._recovery_points = CheckpointWriter(directory.recovery_points)

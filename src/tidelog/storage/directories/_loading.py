@@ -156,7 +156,7 @@ def run_on_threads(threads: int, jobs: list[Callable[[], T]]) -> list[T]:
                 return
             try:
                 results.append(job())
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - raised again on the thread that waits
                 failures.append(error)
 
     workers = [Thread(target=work, name=f"tidelog-recovery-{number}") for number in range(min(threads, len(jobs)))]

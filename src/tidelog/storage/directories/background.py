@@ -35,7 +35,7 @@ def run_inline(work: Callable[[], object], done: Done) -> None:
     """A `Background` without a thread, for tests and tools."""
     try:
         work()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - handed to `done`, as a thread would
         done(error)
     else:
         done(None)

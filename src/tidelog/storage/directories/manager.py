@@ -10,7 +10,7 @@ A directory that fails goes offline with its logs until the next start; the othe
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from tidelog.config import LogConfig
@@ -93,7 +93,9 @@ class LogManager:
         self._scheduler = scheduler
         self._background = background
         self._on_failure = on_failure or self._fail
-        self._directories = DirectorySet()
+        self._directories = DirectorySet(
+            lambda directory: LiveDirectory(directory, background, self._done_in(directory.path))
+        )
         self._logs: dict[PartitionKey, Log] = {}
         self._future = FutureLogs()
         self._deleted: dict[str, dict[str, dict[PartitionKey, int]]] = {}
@@ -145,6 +147,7 @@ class LogManager:
         return summary
 
     def _take_over(self, loaded: LoadedDirectory) -> None:
+        self._watch_epochs([*loaded.logs, *loaded.future_logs])
         for log in loaded.logs:
             if (log.topic, log.partition) in self._logs:
                 self._choose(self._logs[log.topic, log.partition], log)
@@ -408,9 +411,18 @@ class LogManager:
             on_files_deleted=self._remover.files,
             start_offset=start_offset,
         )
+        self._watch_epochs([log])
         if topic_id is not None:
             log.flush_state.add_unsynced(create_partition_metadata(path, topic_id))
         return log
+
+    def _watch_epochs(self, logs: Iterable[Log]) -> None:
+        """Have the leader epochs of logs written when they change, or if recovery has changed them."""
+        for log in logs:
+            write = self._directories.live[log.parent_directory].write_epochs
+            log.on_epochs_changed(write)
+            if log.leader_epochs.is_changed:
+                write(log)
 
     def delete_log(self, topic: str, partition: int) -> bool:
         """Delete a log; whether there was one. Its files are removed after `log.segment.delete.delay.ms`.

@@ -90,12 +90,15 @@ def _dump_index(
     if options.sanity_only:
         yield from _sanity(path, is_sane=is_sane(entries[0], entries[-1]) and not broken)
         return
+    # The active segment's index is preallocated. Before its first entry it is all zeros, which lead nowhere; Kafka's
+    # tool shows the first of them, too.
+    is_blank = not any(map(any, entries))
     log = LogHeaders(path, base_offset)
     if not log.is_there:
         yield problem(f"{path} is not compared with its log: there is no {log.path}")
     try:
         for row in verified(log, entries):
-            if row.kind not in _ENTRY_KINDS or not options.verify_only:
+            if not options.verify_only if row.kind in _ENTRY_KINDS else not is_blank:
                 yield row
     finally:
         log.close()

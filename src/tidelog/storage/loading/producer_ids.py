@@ -4,14 +4,13 @@ Snapshots make this cheap: one is taken at the end of each segment and has every
 The batch headers of a segment without a snapshot after it are read.
 """
 
+from tidelog.records.header import NO_PRODUCER_ID
 from tidelog.storage.errors import CorruptSnapshotError
 from tidelog.storage.log import Log
 from tidelog.storage.producers.snapshot import read_snapshot
 from tidelog.storage.segment import Segment
 from tidelog.storage.segment.batches import iterate_headers
 from tidelog.wire.errors import ApiError
-
-NO_PRODUCER_ID = -1
 
 
 def largest_active_producer_id(log: Log) -> int:

@@ -4,6 +4,7 @@
 `fetched_batches` those that a follower fetched from its leader.
 """
 
+from time import perf_counter_ns
 from typing import Final
 
 from tidelog.config import LogConfig
@@ -112,10 +113,14 @@ def prepare_append(
 
     Raises ApiError; with `on_loop`, TooMuchWorkError for records that would block the event loop.
     """
+    began_ns = perf_counter_ns()
     try:
-        return prepare(records, rules, now_ms, from_client=from_client, only_magic_2=False, on_loop=on_loop)
+        prepared = prepare(records, rules, now_ms, from_client=from_client, only_magic_2=False, on_loop=on_loop)
     except _REFUSALS as error:
         raise ApiError(error.code, f"{name}: {error}") from error
+    if not prepared.is_converted:
+        return prepared
+    return prepared._replace(conversion_ns=perf_counter_ns() - began_ns)
 
 
 def fetched_batches(name: str, records: memoryview, next_offset: int) -> list[tuple[memoryview, BatchHeader]]:

@@ -83,6 +83,7 @@ class Appender:
         "_staging",
         "has_changes",
         "limits",
+        "on_converted",
         "on_rolled",
     )
 
@@ -111,6 +112,8 @@ class Appender:
         """Whether control batches about delayed records were appended."""
         self.on_rolled: Callable[[], object] | None = None
         """Called when a segment has been rolled."""
+        self.on_converted: Callable[[PreparedRecords], object] | None = None
+        """Called with a client's records that were converted and appended."""
         self.update_config(config)
 
     def update_config(self, config: LogConfig) -> None:
@@ -229,8 +232,13 @@ class Appender:
         """See `Log.append_prepared`."""
         self._staging.check_usable()
         if prepared.waiting is not None:
-            return self.append_announced(prepared, prepared.waiting, leader_epoch, now_ms, origin, guard)
-        return self._append_at(self._positions.log_end_offset, prepared, None, leader_epoch, now_ms, origin, guard)
+            info = self.append_announced(prepared, prepared.waiting, leader_epoch, now_ms, origin, guard)
+        else:
+            first_offset = self._positions.log_end_offset
+            info = self._append_at(first_offset, prepared, None, leader_epoch, now_ms, origin, guard)
+        if prepared.is_converted and origin is AppendOrigin.CLIENT and self.on_converted is not None:
+            self.on_converted(prepared)
+        return info
 
     def append_announced(
         self,

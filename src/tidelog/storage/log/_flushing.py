@@ -6,12 +6,12 @@ The index of the active segment is not synced: after a crash the segment with th
 again.
 """
 
-import contextlib
 import os
 from typing import TYPE_CHECKING, Final
 
-from tidelog.storage._files import OpenFile, sync_path, write_atomically
+from tidelog.storage._files import OpenFile, sync_path
 from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.leader_epochs import EpochChanges
 from tidelog.storage.log._segments import Segments
 from tidelog.storage.producers.state import ProducerStateManager
 
@@ -118,7 +118,7 @@ class FlushJob:
     __slots__ = ("_epochs", "_files", "_log", "_paths", "directory", "generation", "up_to")
 
     def __init__(
-        self, log: "Log", up_to: int, files: list[OpenFile], paths: list[str], epochs: tuple[str, bytes] | None
+        self, log: "Log", up_to: int, files: list[OpenFile], paths: list[str], epochs: EpochChanges | None
     ) -> None:
         self.up_to = up_to
         self.generation = log.positions.generation
@@ -135,14 +135,9 @@ class FlushJob:
                 _sync_data(file.fd)
             for path in dict.fromkeys(self._paths):
                 sync_path(path)
-            if self._epochs is not None:
-                self._write_epochs(*self._epochs)
+            # The log may have been deleted since, and its directory renamed: the file is not needed then. A new log of
+            # that name may exist by now, which must not get it.
+            if self._epochs is not None and not self._log.is_deleted:
+                self._epochs.write()
         except OSError as error:
             raise LogDirFailure(self._log.parent_directory, error) from error
-
-    def _write_epochs(self, path: str, content: bytes) -> None:
-        # The log may have been deleted since, and its directory renamed: the file is not needed then. A new log of that
-        # name may exist by now, which must not get it.
-        if not self._log.is_deleted:
-            with contextlib.suppress(FileNotFoundError):
-                write_atomically(path, content)

@@ -36,7 +36,6 @@ from tidelog.storage.producers.verification import VerificationGuard
 from tidelog.storage.segment import Segment, segment_ms
 from tidelog.storage.segment.transaction_index import AbortedTransaction
 from tidelog.storage.types import (
-    NO_EPOCH,
     NO_TIMESTAMP,
     AppendOrigin,
     DeletionReason,
@@ -47,6 +46,7 @@ from tidelog.storage.types import (
     TimestampOffset,
 )
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.partitions import NO_EPOCH
 
 logger = logging.getLogger(__name__)
 
@@ -456,6 +456,14 @@ class Log:
         """Call `callback` when a segment has been rolled: time to flush, so that the recovery point can follow."""
         self._appender.on_rolled = None if callback is None else partial(callback, self)
 
+    def on_converted(self, callback: "Callable[[Log, PreparedRecords], object] | None") -> None:
+        """Call `callback` with a client's records that had to be converted, once they are appended."""
+        self._appender.on_converted = None if callback is None else partial(callback, self)
+
+    def on_epochs_changed(self, callback: "Callable[[Log], object] | None") -> None:
+        """Call `callback` when a leader epoch has begun, or some were cut off: time to write the checkpoint."""
+        self.leader_epochs.on_changed = None if callback is None else partial(callback, self)
+
     def delete_old_segments(self, now_ms: int) -> list[tuple[Segment, DeletionReason]]:
         """Delete segments past their retention; returns them with the reasons.
 
@@ -542,7 +550,7 @@ class Log:
         try:
             files, paths = self.flush_state.files_below(end_offset, self.segments, self.producer_state)
             paths += self.flush_state.take_unsynced()
-            epochs = self.leader_epochs.take_changes()
+            epochs = self.leader_epochs.changes()
         except OSError as error:
             raise self.fail(error) from error
         return FlushJob(self, end_offset, files, paths, epochs)
@@ -627,6 +635,8 @@ class Log:
     def release(self) -> None:
         """Close the files without writing: the directory has failed, or is about to be deleted."""
         self.on_rolled(None)
+        self.on_converted(None)
+        self.on_epochs_changed(None)
         for segment in self.segments:
             segment.release()
 

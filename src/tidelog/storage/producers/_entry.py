@@ -5,10 +5,9 @@
 
 from typing import Final, NamedTuple
 
-from tidelog.records.header import SEQUENCE_MASK
+from tidelog.records.header import NO_PRODUCER_EPOCH, SEQUENCE_MASK
 from tidelog.storage.producers.snapshot import SnapshotEntry
 
-NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_OFFSET: Final = -1
 
@@ -47,7 +46,7 @@ class ProducerEntry:
 
     def __init__(self, producer_id: int) -> None:
         self.producer_id = producer_id
-        self.producer_epoch = NO_EPOCH
+        self.producer_epoch = NO_PRODUCER_EPOCH
         self.coordinator_epoch = -1
         self.last_timestamp = -1
         self.last_sequence = NO_SEQUENCE

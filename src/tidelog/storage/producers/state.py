@@ -14,12 +14,11 @@ from typing import Final
 
 from tidelog.records.batch import iterate_records
 from tidelog.records.control import ControlType, control_type, parse_end_transaction_marker
-from tidelog.records.header import SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
+from tidelog.records.header import NO_PRODUCER_EPOCH, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
 from tidelog.storage._files import unlink_if_exists
 from tidelog.storage.errors import CorruptSnapshotError
 from tidelog.storage.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of, segment_path
 from tidelog.storage.producers._entry import (
-    NO_EPOCH,
     NO_OFFSET,
     BatchMetadata,
     CompletedTransaction,
@@ -136,7 +135,7 @@ class ProducerStateManager:
 
     def _check_sequence(self, entry: ProducerEntry, epoch: int, first_sequence: int) -> None:
         if epoch != entry.producer_epoch:
-            expected = 0 if entry.producer_epoch != NO_EPOCH else first_sequence
+            expected = 0 if entry.producer_epoch != NO_PRODUCER_EPOCH else first_sequence
         else:
             expected = (entry.last_sequence + 1) & SEQUENCE_MASK
         if first_sequence != expected:

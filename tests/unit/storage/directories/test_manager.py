@@ -506,7 +506,8 @@ def test_checkpoints_written_in_the_background_never_go_back(tmp_path: Path) -> 
     for _ in range(2):
         fill(log, 1)
         manager.checkpoint_high_watermarks()
-    older, newer = waiting
+    epochs, older, newer = waiting
+    epochs()
     for job in (newer, older):
         thread = threading.Thread(target=job)
         thread.start()

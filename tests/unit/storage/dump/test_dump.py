@@ -194,6 +194,22 @@ def test_an_index_that_was_not_trimmed_ends_with_its_entries(log_directory: Path
     assert rows(path) == entries
 
 
+@pytest.mark.parametrize(
+    ("suffix", "shown"), [(".index", {"offset": 0, "position": 0}), (".timeindex", {"timestamp": 0, "offset": 0})]
+)
+def test_an_active_index_before_its_first_entry_is_sound(
+    log_directory: Path, suffix: str, shown: dict[str, int]
+) -> None:
+    """It is preallocated, and the first batch of a segment gets no entry."""
+    path = log_directory / f"{STEM}{suffix}"
+    path.write_bytes(bytes(12 * 8 * 100))
+    found = rows(path)
+    assert problems(found) == []
+    assert [row.fields for row in found] == [shown]
+    assert rows(path, verify_only=True) == []
+    assert problems(rows(path, sanity_only=True)) == []
+
+
 def test_entries_that_lead_astray_are_named(log_directory: Path) -> None:
     path = log_directory / f"{STEM}.index"
     data = bytearray(path.read_bytes())
