@@ -7,10 +7,10 @@ it can reach the outside, so that the same events lead to the same requests.
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from tidelog.controller.partitions import EPOCH_DURING_DELETE, NO_EPOCH, Leadership, PartitionReplica
+from tidelog.controller.partitions import EPOCH_DURING_DELETE, Leadership, PartitionReplica
 from tidelog.controller.states import PartitionStatus, ReplicaStatus
 from tidelog.metadata.tree import BrokerRegistration, ReplicaAssignment, TopicAssignment
-from tidelog.wire.partitions import TopicPartition
+from tidelog.wire.partitions import NO_EPOCH, TopicPartition
 
 _NO_REPLICAS = ReplicaAssignment(())
 

@@ -7,10 +7,9 @@ from tidelog.wire.partitions import TopicPartition
 
 LEADER_DURING_DELETE: Final = -2
 """The leader in UpdateMetadata while a topic is deleted; brokers then forget the partition."""
+
 EPOCH_DURING_DELETE: Final = -2
 """The leader epoch in StopReplica while a topic is deleted; it overrides every epoch that the broker knows."""
-NO_EPOCH: Final = -1
-"""The leader epoch in StopReplica of a partition that never had a leader."""
 
 
 class PartitionReplica(NamedTuple):

@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from tidelog.coordination._active import ActiveShard, OpenBatch, Pending
 from tidelog.coordination._batches import build_record_batch, replay_batches
+from tidelog.coordination.active import ActiveShard, OpenBatch, Pending
 from tidelog.coordination.decision import Decision, ProducerEpoch, Respond, TimerKey
 from tidelog.coordination.shard import Shard
 from tidelog.records.builder import RECORD_OVERHEAD_BYTES_MAX, build_end_transaction_marker

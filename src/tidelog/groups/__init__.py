@@ -1,7 +1,7 @@
 """Consumer groups: their members, assignments and committed offsets.
 
 `GroupShard` decides, one for each partition of `__consumer_offsets`; the runtime of `coordination` carries out its
-decisions, and the edge in `tidelog.broker.group_coordinator` connects both to sockets and logs. No I/O here.
+decisions, and the edge in `tidelog.broker.coordinators.groups` connects both to sockets and logs. No I/O here.
 """
 
 from tidelog.groups.classic.group import Group

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from tidelog.groups.classic.member import Member
+from tidelog.wire.partitions import NO_EPOCH
 
 OFFSET_KEY_VERSIONS: Final = (0, 1)
 GROUP_KEY_VERSION: Final = 2
@@ -35,7 +36,6 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _TWO_INT64: Final = struct.Struct(">qq")
-_NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 
 
@@ -114,7 +114,7 @@ def read_offset_value(value: bytes) -> CommittedOffset:
             start = _OFFSET_HEAD_3.size
         else:
             _, offset, length = _OFFSET_HEAD.unpack_from(value)
-            leader_epoch, start = _NO_EPOCH, _OFFSET_HEAD.size
+            leader_epoch, start = NO_EPOCH, _OFFSET_HEAD.size
         end = start + length
         if not 0 <= version <= 3 or length < 0:
             raise SchemaError(f"the offset has version {version} and {length} bytes of metadata")

@@ -1,20 +1,31 @@
-"""What kazoo lacks: requests of our own making, many reads in one, and watches that survive a lost connection.
+"""What kazoo lacks: requests of our own making, many reads in one, watches that survive a lost connection, and signs of
+life.
 
 This is the only module that touches kazoo's inner parts. kazoo drops all watches when a connection is lost, and a watch
 that is simply set again misses changes in between. ZooKeeper's request `SetWatches` closes the gap: the server compares
 each watched node with the last transaction that the client saw.
 """
 
+import logging
+import socket
+import ssl
+import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import EXCEPTIONS
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import GetChildren, GetData, int_struct, stat_struct, write_string
 from kazoo.protocol.states import KeeperState
 
+from tidelog.metadata.zookeeper_options import ZooKeeperOptions
+
+_CONNECT_SECONDS_MAX: Final = 5.0
 _SET_WATCHES_PATHS_MAX: Final = 1000
 """Paths in one request; at 250 characters, the longest there are, a quarter of a megabyte."""
 _HANDSHAKE_SECONDS_MAX: Final = 2.0
@@ -78,6 +89,43 @@ class SetWatches(NamedTuple):
         self.on_reply()
 
 
+class LivelyHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's threads, with signs of life, and with TLS as it is asked for.
+
+    kazoo's own TLS would trust the system's certificates as well.
+    """
+
+    def __init__(self, context: ssl.SSLContext | None) -> None:
+        super().__init__()
+        self._context = context
+        self.signs = 0
+        """Goes up whenever kazoo's connection thread waits for something, which it never does for long."""
+
+    def select(self, *args: Any, **kwargs: Any) -> Any:
+        self.signs += 1
+        return super().select(*args, **kwargs)
+
+    def sleep_func(self, seconds: float) -> None:
+        """Called between two attempts to connect."""
+        self.signs += 1
+        time.sleep(seconds)
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str, timeout: float, **_kwargs: Any
+    ) -> socket.socket:
+        self.signs += 1
+        # The handshake of TLS is part of it, and a server that is about to start may not reply.
+        connection = socket.create_connection(address, timeout=min(timeout, _CONNECT_SECONDS_MAX))
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._context is None:
+                return connection
+            return self._context.wrap_socket(connection, server_hostname=hostname)
+        except BaseException:
+            connection.close()
+            raise
+
+
 class WatchKeepingClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
     """kazoo's client, with watches that last as long as their session.
 
@@ -87,12 +135,46 @@ class WatchKeepingClient(KazooClient):  # type: ignore[misc]  # kazoo has no typ
     _data_watchers: dict[str, set[Any]]
     _child_watchers: dict[str, set[Any]]
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, hosts: str, options: ZooKeeperOptions, logger: logging.Logger) -> None:
         self._kept: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
         self._watched_since = _NOT_LOST
-        super().__init__(**options)
+        handler = LivelyHandler(None if options.tls is None else options.tls.context())
+        pauses = {"delay": 0.05, "backoff": 2, "max_delay": 1.0, "sleep_func": handler.sleep_func}
+        super().__init__(
+            hosts=hosts,
+            timeout=options.session_timeout_ms / 1000,
+            handler=handler,
+            connection_retry={"max_tries": -1, **pauses},
+            auth_data=list(options.credentials),
+            logger=logger,
+        )
         self._invoke_as_kazoo = self._connection._invoke
         self._connection._invoke = self._invoke
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether kazoo's threads run: that of the connection, and those that call watches and listeners."""
+        connecting = self._connection._connection_routine
+        return connecting is not None and all(each.is_alive() for each in (connecting, *self.handler._workers))
+
+    @property
+    def signs(self) -> int:
+        """How many signs of life the connection's thread has given."""
+        signs: int = self.handler.signs
+        return signs
+
+    def abandon(self) -> None:
+        """Let go of a client that does not work: what can be stopped of it is, and nothing waits for that."""
+        threading.Thread(target=self._stop_what_runs, name="tidelog-zookeeper-abandoned", daemon=True).start()
+
+    def _stop_what_runs(self) -> None:
+        with suppress(Exception):  # whatever has ended its threads may have left anything behind
+            self.stop()
+            self.close()
+        connection = self._connection._socket
+        if connection is not None:
+            with suppress(OSError):
+                connection.close()
 
     def submit(self, request: Any) -> Any:
         """Send a request; its result, to come. Paths of requests are those of the server, chroot included."""

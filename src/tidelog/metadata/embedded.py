@@ -14,27 +14,16 @@ from typing import Any, Final
 from tidelog.metadata._database import Database
 from tidelog.metadata._journal import JOURNAL_BYTES_MAX, Journal, JournalEntry
 from tidelog.metadata.errors import (
-    BadPathError,
-    BadVersionError,
-    NoChildrenForEphemeralsError,
-    NodeExistsError,
     NoNodeError,
-    NotEmptyError,
     StoreError,
     StoreUnavailableError,
 )
 from tidelog.metadata.store import (
-    ANY_VERSION,
-    Check,
-    Create,
     Delete,
-    EventKind,
     NodeData,
     Operation,
-    Outcome,
     Result,
     SessionListener,
-    Set,
     Stat,
     Watcher,
     WatchEvent,
@@ -42,8 +31,8 @@ from tidelog.metadata.store import (
     split_path,
     system_wall_ms,
 )
-from tidelog.metadata.submission import none_if_missing, submit_each
-from tidelog.metadata.watches import WatchTable, events_of_create, events_of_delete
+from tidelog.metadata.tree_rules import MultiCalls, TreeChange
+from tidelog.metadata.watches import WatchTable
 
 METADATA_FILE_NAME: Final = "tidelog-metadata.sqlite"
 JOURNAL_SUFFIX: Final = ".journal"
@@ -66,7 +55,6 @@ _UPDATE: Final = (
     "UPDATE node SET data = ?, version = version + 1, mzxid = ?, mtime_ms = ? WHERE parent = ? AND name = ?"
 )
 _DELETE: Final = "DELETE FROM node WHERE parent = ? AND name = ?"
-_PARENT: Final = "SELECT created_children, ephemeral_owner FROM node WHERE parent = ? AND name = ?"
 _CHILD_ADDED: Final = (
     "UPDATE node SET created_children = created_children + 1, num_children = num_children + 1, pzxid = ? "
     "WHERE parent = ? AND name = ?"
@@ -79,7 +67,38 @@ def new_session_id() -> int:
     return int.from_bytes(os.urandom(8), "big") >> 1 | 1
 
 
-class EmbeddedStore:
+class _Rows:
+    """The nodes as rows of the table. `begin` says which transaction changes them from now on."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._zxid = 0
+        self._now_ms = 0
+
+    def begin(self, zxid: int, now_ms: int) -> None:
+        self._zxid = zxid
+        self._now_ms = now_ms
+
+    def find(self, path: str) -> Stat | None:
+        row = self._database.one(_STAT, split_path(path))
+        return None if row is None else Stat._make(row)
+
+    def insert(self, parent: str, name: str, data: bytes, owner: int) -> bool:
+        zxid, now_ms = self._zxid, self._now_ms
+        if not self._database.run(_INSERT, (parent, name, data, zxid, zxid, zxid, now_ms, now_ms, owner)):
+            return False
+        self._database.run(_CHILD_ADDED, (zxid, *split_path(parent)))
+        return True
+
+    def replace(self, path: str, data: bytes) -> None:
+        self._database.run(_UPDATE, (data, self._zxid, self._now_ms, *split_path(path)))
+
+    def remove(self, parent: str, name: str) -> None:
+        self._database.run(_DELETE, (parent, name))
+        self._database.run(_CHILD_REMOVED, (self._zxid, *split_path(parent)))
+
+
+class EmbeddedStore(MultiCalls):
     """The tree in the SQLite file at `path`, which is made if it is missing. See `Store` for the methods.
 
     Raises `StoreLockedError` when another process has the file open and `StoreCorruptError` when it is damaged.
@@ -89,9 +108,9 @@ class EmbeddedStore:
         self._database = Database(path)
         self._wall_ms = wall_ms
         self._watches = WatchTable()
-        self._events: list[WatchEvent] = []
+        self._nodes = _Rows(self._database)
         self._journal = Journal(path + JOURNAL_SUFFIX)
-        self._session_id = self._owner = new_session_id()
+        self._session_id = new_session_id()
         try:
             (self._zxid,) = self._one("SELECT zxid FROM last_transaction")
             self._restore_from_journal()
@@ -103,11 +122,6 @@ class EmbeddedStore:
     @property
     def session_id(self) -> int:
         return self._session_id
-
-    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        (created,) = self.multi([Create(path, data, ephemeral, sequential)])
-        assert isinstance(created, str)
-        return created
 
     def get(self, path: str, watch: Watcher | None = None) -> NodeData:
         row = self._database.one(_DATA_AND_STAT, split_path(path))
@@ -124,30 +138,16 @@ class EmbeddedStore:
                 self._watches.watch_data(path, None if row is None else watch)
         return [None if row is None else (row[0], Stat._make(row[1:])) for row in rows]
 
-    def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> Stat:
-        (stat,) = self.multi([Set(path, data, expected_version)])
-        assert isinstance(stat, Stat)
-        return stat
-
-    def delete(self, path: str, expected_version: int = ANY_VERSION) -> None:
-        self.multi([Delete(path, expected_version)])
-
     def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
-        row = self._database.one(_STAT, split_path(path))
+        found = self._nodes.find(path)
         self._watches.watch_data(path, watch)
-        return None if row is None else Stat._make(row)
+        return found
 
     def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        if self._database.one(_STAT, split_path(path)) is None:
+        if self._nodes.find(path) is None:
             raise NoNodeError(path)
         self._watches.watch_children(path, watch)
         return [name for (name,) in self._database.all(_CHILDREN, (path,))]
-
-    def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
-        return [none_if_missing(self.children, path) for path in paths]
-
-    def submit_all(self, operations: Sequence[Operation], fence: Check | None = None) -> list[Outcome]:
-        return submit_each(self.multi, operations, fence)
 
     def multi(self, operations: Sequence[Operation]) -> list[Result]:
         results, events = self.transact(operations, self._session_id)
@@ -162,24 +162,23 @@ class EmbeddedStore:
         if not operations:
             return [], []
         now_ms = self._wall_ms()
-        events: list[WatchEvent] = []
-        self._events = events
-        self._owner = session_id
-        results = self._commit(operations, now_ms)
+        change = TreeChange(self._nodes, session_id)
+        results = self._commit(change, operations, now_ms)
         self._journal.append(self._zxid, now_ms, operations)
         if self._journal.size_bytes > JOURNAL_BYTES_MAX:
             self._begin_journal()
-        return results, events
+        return results, change.events
 
     def end_session(self, session_id: int) -> list[WatchEvent]:
         """Remove the ephemeral nodes of a session of `transact`; the events to notify."""
         owned = self._database.all(_EPHEMERALS_OF, (session_id,))
         return self.transact([Delete(join_path(parent, name)) for parent, name in owned], session_id)[1]
 
-    def _commit(self, operations: Sequence[Operation], now_ms: int) -> list[Result]:
+    def _commit(self, change: TreeChange, operations: Sequence[Operation], now_ms: int) -> list[Result]:
         zxid = self._zxid + 1
+        self._nodes.begin(zxid, now_ms)
         with self._database.transaction():
-            results = [self._apply(operation, zxid, now_ms) for operation in operations]
+            results = [change.apply(operation) for operation in operations]
             self._database.run("UPDATE last_transaction SET zxid = ?", (zxid,))
         self._zxid = zxid
         return results
@@ -189,6 +188,9 @@ class EmbeddedStore:
 
     def limit_waits(self, seconds: float) -> None:
         """There is no connection to wait for."""
+
+    def look_after(self) -> None:
+        """There is no client that could fail."""
 
     def close(self) -> None:
         if self._database.is_open:
@@ -222,7 +224,7 @@ class EmbeddedStore:
             if entry.zxid != self._zxid + 1:
                 return False
             try:
-                self._commit(entry.operations, entry.wall_ms)
+                self._commit(TreeChange(self._nodes, self._session_id), entry.operations, entry.wall_ms)
             except StoreUnavailableError:
                 raise
             except StoreError:
@@ -242,66 +244,6 @@ class EmbeddedStore:
     def _drop_ephemerals(self) -> None:
         left_behind = self._database.all(_EPHEMERALS)
         self.multi([Delete(join_path(parent, name)) for parent, name in left_behind])
-
-    def _apply(self, operation: Operation, zxid: int, now_ms: int) -> Result:
-        if isinstance(operation, Create):
-            return self._create(operation, zxid, now_ms)
-        if isinstance(operation, Set):
-            return self._set(operation, zxid, now_ms)
-        if isinstance(operation, Delete):
-            self._delete(operation, zxid)
-        else:
-            self._checked(operation)
-        return None
-
-    def _create(self, operation: Create, zxid: int, now_ms: int) -> str:
-        parent, name = split_path(operation.path, sequential=operation.sequential)
-        if not parent:
-            raise NodeExistsError("/")
-        key_of_parent = split_path(parent)
-        row = self._database.one(_PARENT, key_of_parent)
-        if row is None:
-            raise NoNodeError(parent)
-        created_children, ephemeral_owner = row
-        if ephemeral_owner:
-            raise NoChildrenForEphemeralsError(parent)
-        if operation.sequential:
-            name += f"{created_children:010d}"
-        path = join_path(parent, name)
-        owner = self._owner if operation.ephemeral else 0
-        node = (parent, name, operation.data, zxid, zxid, zxid, now_ms, now_ms, owner)
-        if not self._database.run(_INSERT, node):
-            raise NodeExistsError(path)
-        self._database.run(_CHILD_ADDED, (zxid, *key_of_parent))
-        self._events += events_of_create(path, parent)
-        return path
-
-    def _set(self, operation: Set, zxid: int, now_ms: int) -> Stat:
-        self._checked(operation)
-        key = split_path(operation.path)
-        self._database.run(_UPDATE, (operation.data, zxid, now_ms, *key))
-        self._events.append(WatchEvent(EventKind.CHANGED, operation.path))
-        return Stat._make(self._one(_STAT, key))
-
-    def _delete(self, operation: Delete, zxid: int) -> None:
-        stat = self._checked(operation)
-        parent, name = split_path(operation.path)
-        if not parent:
-            raise BadPathError("/", "the root cannot be deleted")
-        if stat.num_children:
-            raise NotEmptyError(operation.path)
-        self._database.run(_DELETE, (parent, name))
-        self._database.run(_CHILD_REMOVED, (zxid, *split_path(parent)))
-        self._events += events_of_delete(operation.path, parent)
-
-    def _checked(self, operation: Set | Delete | Check) -> Stat:
-        row = self._database.one(_STAT, split_path(operation.path))
-        if row is None:
-            raise NoNodeError(operation.path)
-        stat = Stat._make(row)
-        if operation.expected_version not in (ANY_VERSION, stat.version):
-            raise BadVersionError(operation.path, operation.expected_version, stat.version)
-        return stat
 
     def _one(self, statement: str, arguments: tuple[Any, ...] = ()) -> tuple[Any, ...]:
         row = self._database.one(statement, arguments)

@@ -87,6 +87,10 @@ class StoreUnavailableError(StoreError):
     """The store cannot be reached or written to; the message says why and what to do."""
 
 
+class StoreClientFailedError(StoreUnavailableError):
+    """The client of a remote store does not work, and a new one does not either: only a new process may help."""
+
+
 class StoreLockedError(StoreUnavailableError):
     """Another process has the store open."""
 

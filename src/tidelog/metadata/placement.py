@@ -1,4 +1,4 @@
-"""Which brokers get the replicas of a new partition: round-robin, as Kafka places them, and over racks where known.
+"""Which brokers get the replicas of a partition: round-robin, as Kafka places them, and over racks where known.
 
 Leaders go round the brokers in order, starting anywhere. The followers of a partition stand at a distance from its
 leader that grows by one with each turn, so that the partitions of a broker that fails are spread over all the others.
@@ -14,9 +14,14 @@ Five brokers, ten partitions, three replicas, starting at 0:
 
 With racks, the brokers are arranged so that neighbours stand in different racks, and a broker is passed over while its
 rack has a replica and another rack has none: a partition survives the loss of a rack if it can.
+
+A partition that exists keeps its leader when the number of its replicas changes; added ones follow the same rule.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
 
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -37,23 +42,64 @@ def place_replicas(
     topics do not all go to the same broker. `racks` play a part if every broker has one.
     """
     _check_replication_factor(replication_factor, len(broker_ids))
-    known = {broker_id: rack for broker_id in broker_ids if (rack := (racks or {}).get(broker_id)) is not None}
-    is_rack_aware = len(known) == len(broker_ids)
-    arranged = alternate_racks(known) if is_rack_aware else list(broker_ids)
-    rack_count = len(set(known.values())) if is_rack_aware else 1
-    count = len(arranged)
+    arranged = _arrange(broker_ids, racks or {})
+    count = len(arranged.order)
     placed = []
     for partition in range(first_partition, first_partition + partition_count):
         if partition > 0 and partition % count == 0:
             follower_shift += 1
-        leader = (partition + start_index) % count
-        candidates = _followers(arranged, leader, follower_shift * rack_count)
-        if is_rack_aware:
-            followers = _spread(arranged[leader], candidates, replication_factor - 1, known)
-        else:
-            followers = [next(candidates) for _ in range(replication_factor - 1)]
-        placed.append((arranged[leader], *followers))
+        leader = arranged.order[(partition + start_index) % count]
+        placed.append(arranged.replicas(leader, follower_shift, replication_factor))
     return placed
+
+
+def change_replication_factor(
+    current: Iterable[Sequence[int]],
+    broker_ids: Sequence[int],
+    replication_factor: int,
+    *,
+    follower_shift: int = 0,
+    racks: Mapping[int, str | None] | None = None,
+) -> list[tuple[int, ...]]:
+    """The replicas of the partitions of a topic, in order, once each has `replication_factor` of them on `broker_ids`.
+
+    The preferred leader stays, then as many of the other replicas as do not keep a rack from getting one. A partition
+    that has the factor already stays as it is. `follower_shift` is drawn at random, as for a new topic.
+    """
+    _check_replication_factor(replication_factor, len(broker_ids))
+    arranged = _arrange(broker_ids, racks or {})
+    turns: Counter[int] = Counter()
+    placed = []
+    for partition, replicas in enumerate(current):
+        kept = [broker_id for broker_id in replicas if broker_id in arranged.racks]
+        leader = kept[0] if kept else arranged.order[partition % len(arranged.order)]
+        if len(kept) == len(replicas) == replication_factor:
+            placed.append(tuple(replicas))
+        else:
+            placed.append(arranged.replicas(leader, follower_shift + turns[leader], replication_factor, kept[1:]))
+        turns[leader] += 1
+    return placed
+
+
+class _Arrangement(NamedTuple):
+    """Brokers in the order in which they take their turns."""
+
+    order: Sequence[int]
+    racks: Mapping[int, str]
+    """The rack of each broker; the same for all where the racks are not known."""
+
+    def replicas(self, leader: int, shift: int, count: int, preferred: Iterable[int] = ()) -> tuple[int, ...]:
+        """`count` replicas, `leader` first. `preferred` come before those whose turn it is."""
+        shift *= len(set(self.racks.values()))
+        candidates = chain(preferred, _followers(self.order, self.order.index(leader), shift))
+        return leader, *_spread(leader, candidates, count - 1, self.racks)
+
+
+def _arrange(broker_ids: Sequence[int], racks: Mapping[int, str | None]) -> _Arrangement:
+    known = {broker_id: rack for broker_id in broker_ids if (rack := racks.get(broker_id)) is not None}
+    if len(known) == len(broker_ids):
+        return _Arrangement(alternate_racks(known), known)
+    return _Arrangement(broker_ids, dict.fromkeys(broker_ids, ""))
 
 
 def alternate_racks(racks: Mapping[int, str]) -> list[int]:

@@ -3,16 +3,15 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from tidelog.metadata import paths
 from tidelog.metadata.registration import NO_SESSION, register_broker
 from tidelog.metadata.store import Store, StoreRunner, Watcher
 from tidelog.metadata.tree import BrokerRegistration, decode_partition_state
+from tidelog.wire.partitions import PartitionKey
 
 logger = logging.getLogger(__name__)
-
-PartitionKey: TypeAlias = tuple[str, int]
 
 _LOOK_AGAIN_SECONDS: Final = 0.05
 

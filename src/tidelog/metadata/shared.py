@@ -17,7 +17,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from tidelog.metadata.errors import NoNodeError, SessionExpiredError, StoreError, StoreUnavailableError
+from tidelog.metadata.errors import (
+    NoNodeError,
+    SessionExpiredError,
+    StoreClientFailedError,
+    StoreError,
+    StoreUnavailableError,
+)
 from tidelog.metadata.event_thread import EventThread
 from tidelog.metadata.shared_protocol import (
     EVENT_ID,
@@ -36,21 +42,18 @@ from tidelog.metadata.shared_protocol import (
     texts,
 )
 from tidelog.metadata.store import (
-    ANY_VERSION,
     Check,
-    Create,
-    Delete,
     NodeData,
     Operation,
     Outcome,
     Result,
     SessionListener,
     SessionState,
-    Set,
     Stat,
     Watcher,
 )
 from tidelog.metadata.submission import OPERATIONS_MAX
+from tidelog.metadata.tree_rules import MultiCalls
 from tidelog.metadata.watches import WatchTable, call_watcher
 
 _RECONNECT_DELAY_S: Final = 0.05
@@ -60,7 +63,7 @@ _logger = logging.getLogger(__name__)
 _OnReply = Callable[[Any], object]
 
 
-class SharedStore:
+class SharedStore(MultiCalls):
     """A session with the tree that is served at the socket `path`. See `Store` for the methods.
 
     Unlike others, this one may be called by several threads at once.
@@ -98,11 +101,6 @@ class SharedStore:
     def session_id(self) -> int:
         return self._session_id
 
-    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        (created,) = self.multi([Create(path, data, ephemeral, sequential)])
-        assert isinstance(created, str)
-        return created
-
     def get(self, path: str, watch: Watcher | None = None) -> NodeData:
         (found,) = self.get_many([path], watch)
         if found is None:
@@ -119,14 +117,6 @@ class SharedStore:
             for chunk in _chunks(paths)
         ]
         return [read_node(node) for call in calls for node in self._receive(call)]
-
-    def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> Stat:
-        (stat,) = self.multi([Set(path, data, expected_version)])
-        assert isinstance(stat, Stat)
-        return stat
-
-    def delete(self, path: str, expected_version: int = ANY_VERSION) -> None:
-        self.multi([Delete(path, expected_version)])
 
     def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
         register: _OnReply = lambda _found: self._watches.watch_data(path, watch)  # noqa: E731
@@ -161,6 +151,10 @@ class SharedStore:
         with self._changed:
             self._wait_s = min(self._wait_s, seconds)
             self._changed.notify_all()
+
+    def look_after(self) -> None:
+        if not self._is_closed and not self._thread.is_alive():
+            raise StoreClientFailedError(f"the client of the metadata socket {self._path} has ended")
 
     def close(self) -> None:
         with self._changed:

@@ -180,6 +180,14 @@ class Store(Protocol):
         """Wait no longer than this for a connection from now on, in calls under way too: a shutdown has begun."""
         ...
 
+    def look_after(self) -> None:
+        """Replace what keeps the session if that does not work any more; to be called once in a session timeout.
+
+        Raises StoreClientFailedError if the replacement does not work either. A server that cannot be reached is no
+        reason for that, however long it lasts. Unlike other methods, it may be called while a call is under way.
+        """
+        ...
+
     def close(self) -> None:
         """End the session and let its ephemeral nodes go. Closing twice does nothing."""
         ...

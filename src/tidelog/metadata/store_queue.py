@@ -87,6 +87,10 @@ class StoreQueue:
         self.state = state
         self.state_changes[state] += 1
 
+    def look_after(self) -> None:
+        """Replace what keeps the session if that does not work any more, whatever call waits for it."""
+        self._store.look_after()
+
     def limit_waits(self, seconds: float) -> None:
         """Let calls, also the one under way, wait no longer than this for a connection: a shutdown has begun."""
         self._store.limit_waits(seconds)

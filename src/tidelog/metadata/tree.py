@@ -16,7 +16,7 @@ LEADER_RECOVERED: Final = 0
 LEADER_RECOVERING: Final = 1
 """The leader was elected from outside the ISR and may lack records."""
 
-PartitionKey = TypeVar("PartitionKey", bound=tuple[str, int])
+PartitionKeyT = TypeVar("PartitionKeyT", bound=tuple[str, int])
 """A topic's name and the index of a partition."""
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -319,7 +319,7 @@ def encode_features() -> bytes:
     return encode_json({"features": {}, "version": 2, "status": 1})
 
 
-def encode_reassignments(targets: Mapping[PartitionKey, tuple[int, ...]]) -> bytes:
+def encode_reassignments(targets: Mapping[PartitionKeyT, tuple[int, ...]]) -> bytes:
     return encode_json(
         {
             "version": 1,

@@ -10,8 +10,6 @@ thread of their own, so that none of kazoo's threads ever waits.
 """
 
 import logging
-import socket
-import ssl
 import threading
 import time
 from collections import deque
@@ -21,12 +19,13 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kazoo import exceptions
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol import serialization as wire
 from kazoo.protocol.states import Callback, EventType, KazooState, KeeperState, WatchedEvent, ZnodeStat
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from tidelog.metadata._kazoo import MultiRead, WatchKeepingClient
+from tidelog.metadata.client_watch import ClientWatch, Verdict
 from tidelog.metadata.errors import (
     BadPathError,
     BadVersionError,
@@ -37,6 +36,7 @@ from tidelog.metadata.errors import (
     NotEmptyError,
     RequestTooLargeError,
     SessionExpiredError,
+    StoreClientFailedError,
     StoreError,
     StoreUnavailableError,
 )
@@ -65,7 +65,6 @@ from tidelog.metadata.zookeeper_options import ZooKeeperOptions
 
 _BATCH_BYTES_MAX: Final = 256 * 1024
 _HEADER_BYTES: Final = 64
-_CONNECT_SECONDS_MAX: Final = 5.0
 _SENSITIVE: Final = ("/config/users", "/config/brokers", "/delegation_token")
 """What only the brokers may read where `zookeeper.set.acl` is set, as in Kafka."""
 
@@ -95,6 +94,7 @@ class ZooKeeperStore:
         options = options or ZooKeeperOptions()
         hosts, slash, chroot = connect.partition("/")
         self._connect_string = connect
+        self._hosts = hosts
         self._options = options
         self._chroot = (slash + chroot).rstrip("/")
         split_path(self._chroot or "/")
@@ -107,11 +107,12 @@ class ZooKeeperStore:
         self._session_id = 0
         self._is_closed = False
         self._is_refused = False
+        self._is_abandoned = False
         self._has_multi_read = True
         self._last_event: WatchedEvent | None = None
         self._notified: set[Watcher] = set()
-        self._client = _client(hosts, options)
-        self._client.add_listener(self._on_state)
+        self._client_watch = ClientWatch()
+        self._client = self._new_client()
         self._connect()
 
     @property
@@ -188,6 +189,31 @@ class ZooKeeperStore:
             self._timeout_s = min(self._timeout_s, seconds)
             self._changed.notify_all()
 
+    def look_after(self) -> None:
+        client = self._client
+        if self._is_closed:
+            return
+        if self._is_refused:
+            # kazoo has ended its thread. The ensemble may take our credentials later.
+            self._renew()
+            return
+        is_connected = self._state is SessionState.CONNECTED
+        verdict = self._client_watch.judge(is_alive=client.is_alive, signs=client.signs, is_connected=is_connected)
+        if verdict is Verdict.KEEP:
+            return
+        problem = "is stuck" if client.is_alive else "has ended"
+        text = f"the client of ZooKeeper at {self._connect_string}, session {self._session_id:#x}, {problem}"
+        if verdict is Verdict.GIVE_UP:
+            self._is_abandoned = True
+            raise StoreClientFailedError(f"{text}, although it was renewed")
+        _logger.error("%s: a new one takes its place, with a new session", text)
+        try:
+            self._renew()
+        except (OSError, RuntimeError) as error:
+            # No thread or no descriptor is to be had.
+            self._is_abandoned = True
+            raise StoreClientFailedError(f"{text} and cannot be renewed: {error}") from error
+
     def close(self) -> None:
         with self._changed:
             if self._is_closed:
@@ -195,6 +221,9 @@ class ZooKeeperStore:
             self._is_closed = True
             self._changed.notify_all()
         self._events.stop()
+        if self._is_abandoned or not self._client.is_alive:
+            self._client.abandon()
+            return
         self._client.stop()
         self._client.close()
 
@@ -213,6 +242,28 @@ class ZooKeeperStore:
                 raise TimeoutError(f"watchers were not called within {timeout_s} s")
 
     # Connecting
+
+    def _new_client(self) -> WatchKeepingClient:
+        client = WatchKeepingClient(self._hosts, self._options, _logger)
+        client.add_listener(partial(self._on_state, client))
+        return client
+
+    def _renew(self) -> None:
+        """Begin a session with a new client. The old one's is over, as if it had expired."""
+        fresh = self._new_client()
+        with self._changed:
+            old, self._client = self._client, fresh
+            self._is_refused = False
+            is_reported = self._state is SessionState.EXPIRED
+            if not is_reported:
+                self._state = SessionState.EXPIRED
+                self._expired_sessions += 1
+            self._changed.notify_all()
+        if not is_reported:
+            for listener in tuple(self._listeners):
+                self._events.post(partial(listener, SessionState.EXPIRED))
+        old.abandon()
+        fresh.start_async()
 
     def _connect(self) -> None:
         timeout_ms = self._options.connection_timeout_ms or self._options.session_timeout_ms
@@ -241,22 +292,22 @@ class ZooKeeperStore:
                 except NodeExistsError:
                     continue  # another broker is starting too
 
-    def _on_state(self, state: str) -> None:
+    def _on_state(self, client: WatchKeepingClient, state: str) -> None:
         """Called on kazoo's connection thread."""
         with self._changed:
-            if self._is_closed:
+            if self._is_closed or client is not self._client:
                 return
             self._state = _STATES[state]
             if state == KazooState.LOST:
                 self._expired_sessions += 1
-                self._is_refused = self._client.client_state == KeeperState.AUTH_FAILED
+                self._is_refused = client.client_state == KeeperState.AUTH_FAILED
             if state == KazooState.CONNECTED:
-                self._session_id = self._client.client_id[0]
+                self._session_id = client.client_id[0]
             self._changed.notify_all()
         # By way of kazoo's queue, so that events of a session come before the report that it is over.
         for listener in tuple(self._listeners):
             report = partial(listener, _STATES[state])
-            self._client.handler.dispatch_callback(Callback("session", self._events.post, (report,)))
+            client.handler.dispatch_callback(Callback("session", self._events.post, (report,)))
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -492,39 +543,6 @@ class _Encoded:
 
     def serialize(self) -> bytes:
         return self.payload
-
-
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's threads, with TLS as it is asked for: kazoo's own would trust the system's certificates as well."""
-
-    def __init__(self, context: ssl.SSLContext | None) -> None:
-        super().__init__()
-        self._context = context
-
-    def create_connection(
-        self, address: tuple[str, int], hostname: str, timeout: float, **_kwargs: Any
-    ) -> socket.socket:
-        # The handshake of TLS is part of it, and a server that is about to start may not reply.
-        connection = socket.create_connection(address, timeout=min(timeout, _CONNECT_SECONDS_MAX))
-        try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._context is None:
-                return connection
-            return self._context.wrap_socket(connection, server_hostname=hostname)
-        except BaseException:
-            connection.close()
-            raise
-
-
-def _client(hosts: str, options: ZooKeeperOptions) -> WatchKeepingClient:
-    return WatchKeepingClient(
-        hosts=hosts,
-        timeout=options.session_timeout_ms / 1000,
-        handler=_Handler(None if options.tls is None else options.tls.context()),
-        connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0},
-        auth_data=list(options.credentials),
-        logger=_logger,
-    )
 
 
 def _batches(operations: Sequence[Operation], indexes: Sequence[int]) -> list[Sequence[int]]:

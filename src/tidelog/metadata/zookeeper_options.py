@@ -6,11 +6,10 @@ from typing import Final
 
 from tidelog.config import BrokerConfig
 from tidelog.config.errors import ConfigError
+from tidelog.security.tls_versions import VERSIONS, usable_versions
 
 REQUEST_BYTES_MAX: Final = 0xFFFFF
 """ZooKeeper's `jute.maxbuffer`: it closes the connection of a client that sends more at once."""
-
-_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +85,7 @@ def _tls(settings: BrokerConfig) -> ZooKeeperTls:
     _check_type("keystore", settings.zookeeper_ssl_keystore_location, settings.zookeeper_ssl_keystore_type)
     _check_type("truststore", settings.zookeeper_ssl_truststore_location, settings.zookeeper_ssl_truststore_type)
     names = settings.zookeeper_ssl_enabled_protocols or (settings.zookeeper_ssl_protocol,)
-    unknown = [name for name in names if name not in _VERSIONS]
-    if unknown:
-        raise ConfigError(f"zookeeper.ssl.enabled.protocols: {unknown[0]} is none of {', '.join(_VERSIONS)}")
-    versions = [_VERSIONS[name] for name in names]
+    versions = [VERSIONS[name] for name in usable_versions(names, "zookeeper.ssl.enabled.protocols")]
     return ZooKeeperTls(
         ca_file=settings.zookeeper_ssl_truststore_location,
         certificate_file=settings.zookeeper_ssl_keystore_location,

@@ -1,8 +1,8 @@
 """Transactions: who may write under a transactional id, what belongs to its open transaction, and how that ends.
 
 `TransactionShard` is the core of the transaction coordinator: one for each partition of `__transaction_state`. The
-runtime of `coordination` carries out its decisions; `tidelog.broker.transaction_coordinator` is the edge that gives it
-a log, a clock and a writer of markers. The room does no I/O.
+runtime of `coordination` carries out its decisions; `broker.coordinators.transactions` is the edge that gives it a log,
+a clock and a writer of markers. The room does no I/O.
 """
 
 from tidelog.transactions.markers import MarkerOrder, MarkerSender

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidelog.coordination import ProducerEpoch
+from tidelog.records.header import NO_PRODUCER_EPOCH
 from tidelog.transactions.states import TransactionState
-from tidelog.transactions.transaction import NO_EPOCH, Transaction, is_exhausted
+from tidelog.transactions.transaction import Transaction, is_exhausted
 from tidelog.wire.errors import ApiError, ErrorCode
 
 NewProducerId = Callable[[], int]
@@ -41,7 +42,7 @@ def initialize(
     if current.state is TransactionState.ONGOING:
         return current.fenced().ended(False, now_ms)
     if is_exhausted(current.producer_epoch) and (expected is None or expected.producer_epoch == current.producer_epoch):
-        last_epoch = NO_EPOCH if expected is None else current.producer_epoch
+        last_epoch = NO_PRODUCER_EPOCH if expected is None else current.producer_epoch
         return current.initialized(ProducerEpoch(new_producer_id(), 0), last_epoch, timeout_ms, now_ms)
     producer_epoch, last_epoch = _next_epoch(current, expected)
     return current.initialized(ProducerEpoch(current.producer_id, producer_epoch), last_epoch, timeout_ms, now_ms)
@@ -57,7 +58,7 @@ def _may_be_its_producer(current: Transaction, expected: ProducerEpoch) -> bool:
 def _next_epoch(current: Transaction, expected: ProducerEpoch | None) -> tuple[int, int]:
     """The next epoch, and the last epoch to keep so that its producer may retry."""
     if expected is None:
-        return current.producer_epoch + 1, NO_EPOCH
+        return current.producer_epoch + 1, NO_PRODUCER_EPOCH
     if expected.producer_epoch == current.producer_epoch:
         return current.producer_epoch + 1, current.producer_epoch
     if expected.producer_epoch == current.last_producer_epoch:

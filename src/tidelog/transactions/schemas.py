@@ -12,8 +12,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from tidelog.records.header import NO_PRODUCER_ID
 from tidelog.transactions.states import TransactionState
-from tidelog.transactions.transaction import NO_PRODUCER_ID, Transaction
+from tidelog.transactions.transaction import Transaction
 from tidelog.wire.partitions import PartitionKey
 
 KEY_VERSION: Final = 0

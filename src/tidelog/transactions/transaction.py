@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from tidelog.coordination import ProducerEpoch
+from tidelog.records.header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from tidelog.transactions.states import TransactionEvent, TransactionState, advance
 from tidelog.wire.partitions import PartitionKey
 
-NO_PRODUCER_ID: Final = -1
-NO_EPOCH: Final = -1
 NO_TIME: Final = -1
 EPOCH_MAX: Final = 2**15 - 1
 
@@ -36,7 +35,7 @@ class Transaction(NamedTuple):
     updated_ms: int = NO_TIME
     last_producer_id: int = NO_PRODUCER_ID
     """The previous producer id, for a producer whose id was exhausted and that missed the response."""
-    last_producer_epoch: int = NO_EPOCH
+    last_producer_epoch: int = NO_PRODUCER_EPOCH
     """The previous epoch if the same producer got the next one, so that it may retry (KIP-360)."""
 
     @property
@@ -85,7 +84,7 @@ class Transaction(NamedTuple):
         return self._replace(
             state=advance(self.state, TransactionEvent.FENCED),
             producer_epoch=self.producer_epoch + 1,
-            last_producer_epoch=NO_EPOCH,
+            last_producer_epoch=NO_PRODUCER_EPOCH,
         )
 
     def completed(self, now_ms: int) -> Transaction:

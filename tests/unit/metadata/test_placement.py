@@ -1,6 +1,6 @@
 import pytest
 
-from tidelog.metadata.placement import alternate_racks, place_replicas
+from tidelog.metadata.placement import alternate_racks, change_replication_factor, place_replicas
 from tidelog.wire.errors import ApiError, ErrorCode
 
 
@@ -97,3 +97,42 @@ def test_racks_play_no_part_if_a_broker_has_none() -> None:
 
 def test_a_single_broker_with_a_rack() -> None:
     assert place_replicas([7], 2, 1, racks={7: "a"}) == [(7,), (7,)]
+
+
+# --- partitions that exist and get more or fewer replicas ---
+
+
+def test_more_replicas_keep_the_leader_and_spread_over_the_other_brokers() -> None:
+    """What a single broker leaves behind: every partition is led by it, and stays with it."""
+    placed = change_replication_factor([(1,)] * 12, [1, 2, 3, 4], 2)
+    assert all(replicas[0] == 1 for replicas in placed)
+    assert [[replicas[1] for replicas in placed].count(broker) for broker in (2, 3, 4)] == [4, 4, 4]
+
+
+def test_more_replicas_keep_the_ones_there_are() -> None:
+    assert change_replication_factor([(2, 1), (3, 2)], [1, 2, 3, 4], 3) == [(2, 1, 3), (3, 2, 4)]
+
+
+def test_fewer_replicas_drop_the_last_ones() -> None:
+    assert change_replication_factor([(2, 1, 3), (3, 2, 1)], [1, 2, 3], 2) == [(2, 1), (3, 2)]
+
+
+def test_a_partition_that_has_the_factor_stays() -> None:
+    racks = {1: "a", 2: "a", 3: "b"}
+    assert change_replication_factor([(1, 2), (3,)], [1, 2, 3], 2, racks=racks) == [(1, 2), (3, 2)]
+
+
+def test_replicas_that_are_added_go_to_racks_without_one() -> None:
+    racks = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c"}
+    placed = change_replication_factor([(1, 2), (1,), (3,), (3,), (5,)], sorted(racks), 3, racks=racks)
+    assert [replicas[0] for replicas in placed] == [1, 1, 3, 3, 5]
+    assert all({racks[broker] for broker in replicas} == {"a", "b", "c"} for replicas in placed)
+
+
+def test_brokers_that_may_not_be_used_are_replaced_leaders_too() -> None:
+    assert change_replication_factor([(9, 2), (9,)], [1, 2, 3], 2) == [(2, 3), (2, 1)]
+
+
+def test_a_factor_above_the_number_of_brokers_is_refused_for_partitions_that_exist() -> None:
+    with pytest.raises(ApiError, match="larger than available brokers: 2"):
+        change_replication_factor([(1,)], [1, 2], 3)

@@ -5,10 +5,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from tidelog.metadata import paths
 from tidelog.metadata.registrar import BrokerRegistrar
 from tidelog.metadata.registration import BrokerIdTakenError, prepare_tree, register_broker
 from tidelog.metadata.store import Watcher
-from tidelog.metadata.tree import BrokerRegistration, Endpoint, decode_broker
+from tidelog.metadata.tree import BrokerRegistration, Endpoint, PartitionState, decode_broker, encode_partition_state
+from tidelog.metadata.walk import ensure_paths
 from tidelog.testing.memory_store import MemoryStore, MemoryTree
 
 PATIENT_S = 30
@@ -90,5 +92,27 @@ def test_a_changed_registration_keeps_its_epoch() -> None:
         epoch = await registrar.register(registration())
         assert await registrar.register(registration(9999)) == epoch
         assert decode_broker(1, store.get("/brokers/ids/1")[0]) == registration(9999)
+
+    in_loop(claim)
+
+
+def test_a_broker_whose_log_is_doubtful_waits_until_it_counts_as_in_sync_no_more() -> None:
+    """It would lead again with what its disk has kept. A partition that it alone has is not waited for."""
+
+    async def claim(_tree: MemoryTree, store: MemoryStore) -> None:
+        state = paths.partition_state("t", 0)
+        ensure_paths(store, [state.removesuffix("/state"), paths.partition("t", 1)])
+        store.create(state, encode_partition_state(PartitionState(2, 4, (1, 2), 1)))
+        store.create(paths.partition_state("t", 1), encode_partition_state(PartitionState(1, 0, (1,), 1)))
+        store.create(paths.broker(2))
+        registrar = BrokerRegistrar(Runner(store), PATIENT_S)
+        registering = asyncio.ensure_future(registrar.register(registration(), [("t", 0), ("t", 1)]))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert store.exists(paths.broker(1)) is None
+        store.set(state, encode_partition_state(PartitionState(2, 4, (2,), 1)))
+        async with asyncio.timeout(PATIENT_S):
+            await registering
+        assert store.exists(paths.broker(1)) is not None
 
     in_loop(claim)

@@ -72,3 +72,10 @@ def test_files_that_cannot_be_read_are_named_with_their_setting(tmp_path: Path) 
     (tmp_path / "bad.pem").write_text("rubbish")
     with pytest.raises(ConfigError, match=r"zookeeper\.ssl\.keystore\.location: .*bad\.pem cannot be read"):
         ZooKeeperTls(certificate_file=str(tmp_path / "bad.pem")).context()
+
+
+def test_versions_that_are_not_supported_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    read = zookeeper_options(config(ssl_client_enable="true", ssl_enabled_protocols="TLSv1.1,TLSv1.3,TLSv1.2"))
+    assert read.tls is not None
+    assert (read.tls.version_min.name, read.tls.version_max.name) == ("TLSv1_2", "TLSv1_3")
+    assert "zookeeper.ssl.enabled.protocols: TLSv1.1 is not supported and left out" in caplog.text
