@@ -12,11 +12,10 @@ Nothing is counted, and nothing is called, while no quota is set.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.settings import quota_burst_ms
+from tidelog.broker.configuration.settings import quota_burst_ms
 from tidelog.metadata.client_quotas import QuotaNode, read_quota_nodes
 from tidelog.metadata.configs import read_overrides
 from tidelog.quotas import (
@@ -31,13 +30,15 @@ from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
-    from tidelog.broker.dispatcher import Dispatcher
-    from tidelog.broker.node import Node
-    from tidelog.broker.routes import Route
+    from tidelog.broker.requests.hooks import Throttle
+    from tidelog.broker.runtime.slices import TimeSlices
+    from tidelog.config import BrokerConfig
     from tidelog.metadata.store import Store
+    from tidelog.metadata.store_queue import StoreQueue
     from tidelog.network.connection import Connection
     from tidelog.network.session import Session
+    from tidelog.network.socket_server import SocketServer
+    from tidelog.timing import Clock, Scheduler
 
 CONNECTION_RATE: Final = "connection_creation_rate"
 """The quota of an address: connections a second."""
@@ -62,10 +63,23 @@ _EXEMPT: Final = frozenset(
 class ClientQuotaManager:
     """All quotas of clients, as the tree has them."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._clock = node.clock
-        config = node.config
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metadata: StoreQueue,
+        clock: Clock,
+        scheduler: Scheduler,
+        slices: TimeSlices,
+        network: SocketServer,
+        charge: Callable[[Throttle | None], None],
+    ) -> None:
+        """`charge` has every request charged by a function, or by none."""
+        self._metadata = metadata
+        self._clock = clock
+        self._scheduler = scheduler
+        self._slices = slices
+        self._network = network
+        self._charge = charge
         burst_ms = quota_burst_ms(config)
         self._produce = ClientQuotas(burst_ms)
         self._fetch = ClientQuotas(burst_ms)
@@ -81,7 +95,6 @@ class ClientQuotaManager:
             QuotaType.REQUEST: self._request,
             QuotaType.CONTROLLER_MUTATION: self._mutations,
         }
-        self._dispatcher: Dispatcher | None = None
         self._timed: tuple[Connection, float] | None = None
         """Whose request the event loop is busy with, and since when."""
         self.limits_fetch = False
@@ -89,10 +102,6 @@ class ClientQuotaManager:
         """How often a reply named a wait."""
         self.throttled_ms = 0
         """How long all of them together."""
-
-    def use(self, dispatcher: Dispatcher) -> None:
-        """Hook into a dispatcher as soon as there is a quota."""
-        self._dispatcher = dispatcher
 
     # --- settings ---
 
@@ -106,35 +115,33 @@ class ClientQuotaManager:
         """The settings of an entity, such as `users/U`, have changed."""
         node = QuotaNode.at(entity_path)
         if node is not None:
-            self._set(node, await self._node.metadata.run(read_overrides, node.entity))
+            self._set(node, await self._metadata.run(read_overrides, node.entity))
             self._hook()
 
     def _set(self, node: QuotaNode, settings: dict[str, str]) -> None:
         if node.ip is not None:
             address = None if node.ip == DEFAULT else node.ip
             rate = number_in(settings, CONNECTION_RATE)
-            self._node.socket_server.quotas.set_address_rate(address, None if rate is None else int(rate))
+            self._network.quotas.set_address_rate(address, None if rate is None else int(rate))
             return
         limits = limits_in(settings)
         for kind, quotas in self._by_type.items():
             quotas.set_limit(QuotaEntity(node.user, node.client_id), limits.get(kind))
 
     def _hook(self) -> None:
-        assert self._dispatcher is not None, "a broker has a dispatcher before it reads its quotas"
         is_needed = any(quotas.is_limited for quotas in self._by_type.values())
-        hooks = self._dispatcher.hooks
-        self._dispatcher.set_hooks(replace(hooks, throttle=self._on_request if is_needed else None))
+        self._charge(self._on_request if is_needed else None)
         self.limits_fetch = self._fetch.is_limited
-        self._node.slices.meter = self if self._request.is_limited else None
+        self._slices.meter = self if self._request.is_limited else None
 
     # --- requests ---
 
-    def _on_request(self, connection: Connection, route: Route, _version: int, request_bytes: int) -> None:
+    def _on_request(self, connection: Connection, api_key: int, request_bytes: int) -> None:
         if self._request.is_limited:
-            self.switch(None if route.api_key in _EXEMPT else connection)
+            self.switch(None if api_key in _EXEMPT else connection)
             wait_ms = self._request.wait_ms(*_names(connection.session), self._clock.monotonic_ms())
             self.throttle(connection, min(wait_ms, self._request_wait_max_ms))
-        if route.api_key == ApiKey.PRODUCE and self._produce.is_limited:
+        if api_key == ApiKey.PRODUCE and self._produce.is_limited:
             user, client_id = _names(connection.session)
             self.throttle(connection, self._produce.record(user, client_id, request_bytes, self._clock.monotonic_ms()))
 
@@ -144,7 +151,7 @@ class ClientQuotaManager:
 
     def switch(self, owner: Connection | None) -> None:
         """What follows is done for another client: count the time so far to the one before."""
-        now = self._node.slices.seconds()
+        now = self._slices.seconds()
         if self._timed is not None:
             self.count_time(self._timed[0], now - self._timed[1])
         self._timed = None if owner is None else (owner, now)
@@ -186,22 +193,22 @@ class ClientQuotaManager:
         is_first = not connection.throttle_ms
         connection.throttle(wait_ms, until_ms)
         if is_first:
-            self._node.scheduler.schedule("throttled client", lambda: self._release(connection), wait_ms)
-            self._node.socket_server.wake()  # the end of the turn sets the timer
+            self._scheduler.schedule("throttled client", lambda: self._release(connection), wait_ms)
+            self._network.wake()  # the end of the turn sets the timer
 
     def _release(self, connection: Connection) -> None:
         """Read from a connection again, unless it has been given a longer wait."""
         left_ms = connection.throttled_until_ms - self._clock.monotonic_ms()
         if left_ms > 0 and not connection.is_closed:
-            self._node.scheduler.schedule("throttled client", lambda: self._release(connection), left_ms)
+            self._scheduler.schedule("throttled client", lambda: self._release(connection), left_ms)
         else:
             connection.end_throttle()
 
     # --- changes of topics ---
 
-    def mutation_quota(self, context: Context, strict_from: int) -> MutationQuota:
-        """The quota that the changes of one request are taken from. From a version on, clients know its error."""
-        return MutationQuota(self, self._mutations, context, is_strict=context.api_version >= strict_from)
+    def mutation_quota(self, connection: Connection, *, is_strict: bool) -> MutationQuota:
+        """The quota that the changes of one request are taken from; `is_strict` if its client knows the error."""
+        return MutationQuota(self, self._mutations, connection, is_strict=is_strict)
 
     @property
     def now_ms(self) -> int:
@@ -219,13 +226,15 @@ class MutationQuota:
 
     __slots__ = ("_bucket", "_connection", "_is_strict", "_manager")
 
-    def __init__(self, manager: ClientQuotaManager, quotas: ClientQuotas, context: Context, *, is_strict: bool) -> None:
+    def __init__(
+        self, manager: ClientQuotaManager, quotas: ClientQuotas, connection: Connection, *, is_strict: bool
+    ) -> None:
         self._manager = manager
-        self._connection = context.slot.connection
+        self._connection = connection
         self._is_strict = is_strict
         self._bucket = None
         if quotas.is_limited:
-            self._bucket = quotas.bucket_of(*_names(context.session), manager.now_ms)
+            self._bucket = quotas.bucket_of(*_names(connection.session), manager.now_ms)
 
     def take(self, partition_count: int) -> None:
         """Count partitions that are created or deleted. Raises ApiError if the quota is used up."""

@@ -19,11 +19,15 @@ from tidelog.storage.errors import LogDirFailure
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
+    from tidelog.broker.configuration.current import CurrentSettings
+    from tidelog.broker.runtime.background import BackgroundPool
+    from tidelog.broker.runtime.slices import TimeSlices
+    from tidelog.broker.runtime.timer_driver import TimerDriver
     from tidelog.replication.delayed import DelayedPartition
     from tidelog.replication.partition import Partition
+    from tidelog.replication.replica_manager import ReplicaManager
     from tidelog.storage.waiting.files import Checkpoint
-    from tidelog.timing import TimerTask
+    from tidelog.timing import Clock, Scheduler, Timer, TimerTask
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +42,29 @@ _CHANGE_SECONDS: Final = 30
 class DelayedDelivery:
     """The delayed records of one broker. Everything runs on the event loop's thread."""
 
-    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
-        self._node = node
+    def __init__(
+        self,
+        replica_manager: ReplicaManager,
+        settings: CurrentSettings,
+        clock: Clock,
+        timer: Timer,
+        timer_driver: TimerDriver,
+        scheduler: Scheduler,
+        slices: TimeSlices,
+        background: BackgroundPool,
+        wake: Callable[[], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """`wake` asks for the end of a turn of the loop, which writes what was staged."""
+        self._replica_manager = replica_manager
+        self._settings = settings
+        self._clock = clock
+        self._timer = timer
+        self._timer_driver = timer_driver
+        self._scheduler = scheduler
+        self._slices = slices
+        self._background = background
+        self._wake_loop = wake
         self._loop = loop
         self._followed: dict[tuple[str, int], _Followed] = {}
         self._is_closed = False
@@ -112,7 +137,7 @@ class DelayedDelivery:
             self._loop.call_soon(self._begin, followed)
 
     def _begin(self, followed: _Followed) -> None:
-        self._node.slices.start(self._work(followed), lambda _: None, partial(self._work_failed, followed))
+        self._slices.start(self._work(followed), lambda _: None, partial(self._work_failed, followed))
 
     async def _work(self, followed: _Followed) -> None:
         """Apply what is committed and append what is due, until neither is left to do."""
@@ -120,7 +145,7 @@ class DelayedDelivery:
         while followed.is_woken and not followed.is_stopped:
             followed.is_woken = False
             while delayed.apply():
-                await self._node.slices.pause()
+                await self._slices.pause()
                 if followed.is_stopped:
                     return
             followed.release(self._error_of(delayed))
@@ -135,7 +160,7 @@ class DelayedDelivery:
 
     def _deliver(self, followed: _Followed) -> None:
         partition = followed.delayed.partition
-        now_ms = self._node.clock.wall_ms()
+        now_ms = self._clock.wall_ms()
         due_ms = followed.delayed.next_due_ms()
         if due_ms is None or due_ms > now_ms:
             return
@@ -149,8 +174,8 @@ class DelayedDelivery:
 
     def _staged(self, partition: Partition) -> None:
         """Records of a partition are to be written: the end of the turn does that, and moves the high watermark."""
-        self._node.replica_manager.staged(partition)
-        self._node.socket_server.wake()
+        self._replica_manager.staged(partition)
+        self._wake_loop()
 
     def _arm(self, followed: _Followed) -> None:
         """Set the timer to the next due time, on the leader."""
@@ -163,10 +188,9 @@ class DelayedDelivery:
             due_ms = delayed.next_due_ms()
             if due_ms is None or not delayed.may_change:
                 return  # the next watermark wakes this partition
-            delay_ms = min(max(due_ms - self._node.clock.wall_ms(), 0), _FAR_MS)
-        timer = self._node.timer
-        followed.timer = timer.call_at(self._node.clock.monotonic_ms() + delay_ms, partial(self._wake, followed))
-        self._node.timer_driver.rearm()
+            delay_ms = min(max(due_ms - self._clock.wall_ms(), 0), _FAR_MS)
+        followed.timer = self._timer.call_at(self._clock.monotonic_ms() + delay_ms, partial(self._wake, followed))
+        self._timer_driver.rearm()
 
     def _work_failed(self, followed: _Followed, cause: Exception) -> None:
         followed.is_working = False
@@ -178,11 +202,11 @@ class DelayedDelivery:
         if followed.is_stopped or partition.log.is_deleted:
             return
         if isinstance(cause, LogDirFailure):
-            self._node.replica_manager.fail_log_dir(cause)
+            self._replica_manager.fail_log_dir(cause)
         elif isinstance(cause, OSError):
-            self._node.replica_manager.fail_log_dir(partition.log.fail(cause))
+            self._replica_manager.fail_log_dir(partition.log.fail(cause))
         else:
-            self._node.timer.report(partition.key, cause)
+            self._timer.report(partition.key, cause)
 
     @staticmethod
     def _error_of(delayed: DelayedPartition) -> ApiError | None:
@@ -209,7 +233,7 @@ class DelayedDelivery:
             entries = choose(delayed)
             if not entries:
                 return []
-            append(delayed, entries, self._node.clock.wall_ms())
+            append(delayed, entries, self._clock.wall_ms())
             end_offset = delayed.own_end
             self._staged(delayed.partition)
         try:
@@ -258,7 +282,7 @@ class DelayedDelivery:
         if first is None or first >= offset:
             return
         for piece in delayed.before(offset):
-            await self._node.slices.pause()
+            await self._slices.pause()
             for group in delayed.groups(piece):
                 await self.change(topic, index, partial(_still_waiting, group), _carry)
 
@@ -266,10 +290,10 @@ class DelayedDelivery:
 
     def start(self) -> None:
         """Begin with periodic work."""
-        self._node.scheduler.schedule("delayed-records", self._keep_house, _HOUSEKEEPING_MS, _HOUSEKEEPING_MS)
+        self._scheduler.schedule("delayed-records", self._keep_house, _HOUSEKEEPING_MS, _HOUSEKEEPING_MS)
 
     def _keep_house(self) -> None:
-        now_ms = self._node.clock.wall_ms()
+        now_ms = self._clock.wall_ms()
         for followed in list(self._followed.values()):
             delayed = followed.delayed
             if delayed.is_idle and not followed.is_writing:
@@ -286,7 +310,7 @@ class DelayedDelivery:
         delayed = followed.delayed
         log = delayed.partition.log
         offset = log.retention_offset(now_ms)
-        if log.config.is_compacted and self._node.config.log_cleaner_enable:
+        if log.config.is_compacted and self._settings.config.log_cleaner_enable:
             step = _next_step(delayed, followed.carried_end, now_ms)
             if step is None:
                 followed.is_carrying = True
@@ -312,7 +336,7 @@ class DelayedDelivery:
         delayed = followed.delayed
         try:
             async with self._turn(followed):
-                delayed.settle(self._node.clock.wall_ms())
+                delayed.settle(self._clock.wall_ms())
                 self._staged(delayed.partition)
         except ApiError as error:
             logger.warning("%s-%d cannot be compacted further for now: %s", *delayed.partition.key, error)
@@ -326,7 +350,7 @@ class DelayedDelivery:
 
     async def _write(self, followed: _Followed, checkpoint: Checkpoint) -> None:
         try:
-            await self._node.background.run(checkpoint.write)
+            await self._background.run(checkpoint.write)
             if not followed.is_stopped:
                 followed.delayed.checkpoint_written(checkpoint)
         finally:
@@ -341,7 +365,7 @@ class DelayedDelivery:
     async def _run_merge(self, followed: _Followed, path: str, merge: Callable[[], int]) -> None:
         index = followed.delayed.index
         try:
-            count = await self._node.background.run_alone(merge)
+            count = await self._background.run_alone(merge)
         except OSError:
             index.abandon_merge()
             raise
@@ -370,8 +394,8 @@ class DelayedDelivery:
         for followed in self._followed.values():
             if not followed.is_stopped:
                 while followed.delayed.apply():
-                    await self._node.slices.pause()
-                await self._node.background.run(followed.delayed.checkpoint().write)
+                    await self._slices.pause()
+                await self._background.run(followed.delayed.checkpoint().write)
 
 
 def _expire(future: asyncio.Future[None]) -> None:

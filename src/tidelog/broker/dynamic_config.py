@@ -10,79 +10,79 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.broker.announced_changes import AnnouncedChanges
-from tidelog.broker.settings import (
+from tidelog.broker.configuration.announced_changes import AnnouncedChanges
+from tidelog.broker.configuration.settings import (
     limit_replication,
     load_dynamic_layers,
     network_limits,
-    registration_of,
     warn_of_idle_settings,
 )
 from tidelog.config import settings_without_effect, topic_config, topic_settings_without_effect
 from tidelog.controller.partition_states import UNCLEAN_ELECTION
 from tidelog.metadata.configs import CONFIG_CHANGES, ConfigEntity, read_overrides
-from tidelog.metadata.image import BrokerImage
-from tidelog.metadata.registration import register_broker
 from tidelog.metadata.users import user_name
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
+    from tidelog.broker.client_quotas import ClientQuotaManager
+    from tidelog.broker.security.authentication import Authentication
+    from tidelog.broker.topology.topology import BrokerParts, Topology
 
 logger = logging.getLogger(__name__)
 
 
-class DynamicConfig:
-    """Lets a node follow its settings. Started once the node's parts are there."""
+def follow_settings(
+    parts: BrokerParts, topology: Topology, quotas: ClientQuotaManager, authentication: Authentication | None
+) -> AnnouncedChanges[str]:
+    """Let the parts of a broker follow its settings, from the `start` of what is returned."""
+    follower = _Follower(parts, topology, quotas, authentication)
+    return AnnouncedChanges("settings", CONFIG_CHANGES, parts.metadata, parts.base.clock.wall_ms, follower.follow)
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        changes = AnnouncedChanges("settings", CONFIG_CHANGES, node.metadata, node.clock.wall_ms, self._follow)
-        self.start = changes.start
-        self.take = changes.take
-        self.look = changes.look
 
-    async def _follow(self, entity_path: str) -> None:
+class _Follower:
+    def __init__(
+        self,
+        parts: BrokerParts,
+        topology: Topology,
+        quotas: ClientQuotaManager,
+        authentication: Authentication | None,
+    ) -> None:
+        self._parts = parts
+        self._metadata = parts.metadata
+        self._topology = topology
+        self._quotas = quotas
+        self._authentication = authentication
+
+    async def follow(self, entity_path: str) -> None:
         """The settings of `topics/T` or `brokers/N` changed."""
         kind, _, name = entity_path.partition("/")
         if kind == "topics":
-            overrides = await self._node.metadata.run(read_overrides, ConfigEntity(kind, name))
+            overrides = await self._metadata.run(read_overrides, ConfigEntity(kind, name))
             warn_of_idle_settings(topic_settings_without_effect(overrides), f"topic {name}")
-            await self._node.topics.apply_overrides(name, overrides)
-            if self._node.member is not None and overrides.get(UNCLEAN_ELECTION, "").lower() == "true":
-                self._node.member.controller.enable_unclean_elections(name)
+            await self._parts.topics.apply_overrides(name, overrides)
+            if overrides.get(UNCLEAN_ELECTION, "").lower() == "true":
+                self._topology.allow_unclean_elections(name)
         elif kind == "brokers":
             await self._follow_broker()
         else:
             if kind == "users" and "/" not in name:
-                settings = await self._node.metadata.run(read_overrides, ConfigEntity(kind, name))
-                self._node.listener_security.credentials.update(user_name(name), settings)
-            await self._node.client_quotas.follow(entity_path)
+                settings = await self._metadata.run(read_overrides, ConfigEntity(kind, name))
+                self._parts.listener_security.credentials.update(user_name(name), settings)
+            await self._quotas.follow(entity_path)
 
     async def _follow_broker(self) -> None:
-        node = self._node
-        layers = await node.metadata.run(load_dynamic_layers, node.broker_id, node.config_layers.static)
-        before, node.config_layers, node.config = node.config, layers, layers.config
+        parts, base, before = self._parts, self._parts.base, self._parts.settings.config
+        layers = await self._metadata.run(load_dynamic_layers, parts.broker_id, parts.settings.layers.static)
+        parts.settings.replace(layers)
+        config = layers.config
         known = settings_without_effect(before.originals)
-        warn_of_idle_settings([each for each in settings_without_effect(node.config.originals) if each not in known])
-        node.socket_server.update_limits(network_limits(node.config, node.surroundings.socket_descriptors_max()))
-        await node.background.run(partial(node.listener_security.read, node.config))
-        node.listener_security.apply(node.socket_server, node.authentication)
-        node.cleaning.update_config(node.config)
-        limit_replication(node.replication_quotas, layers)
-        if node.member is not None:
-            node.member.update_config(node.config)
-        if before.parsed_advertised_listeners != node.config.parsed_advertised_listeners:
-            await self._register()
-        if topic_config({}, before) != topic_config({}, node.config):
-            await node.topics.apply_all_configs()
-
-    async def _register(self) -> None:
-        """Advertise other addresses, from the next Metadata response on."""
-        node = self._node
-        if node.member is not None:
-            await node.member.register()
-            return
-        ports = node.socket_server.ports()
-        registration = registration_of(node.config, node.broker_id, ports, node.clock.wall_ms())
-        broker_epoch = await node.metadata.run(register_broker, registration)
-        node.image.set_broker(BrokerImage.of(registration, broker_epoch))
+        warn_of_idle_settings([each for each in settings_without_effect(config.originals) if each not in known])
+        parts.network.update_limits(network_limits(config, base.surroundings.socket_descriptors_max()))
+        await base.background.run(partial(parts.listener_security.read, config))
+        parts.listener_security.apply(parts.network, self._authentication)
+        base.cleaning.update_config(config)
+        limit_replication(parts.replication_quotas, layers)
+        self._topology.follow_settings(config)
+        if before.parsed_advertised_listeners != config.parsed_advertised_listeners:
+            await self._topology.register()
+        if topic_config({}, before) != topic_config({}, config):
+            await parts.topics.apply_all_configs()

@@ -1,7 +1,9 @@
 """A broker from start to stop: the parts are put together here, in Kafka's order, and taken apart in reverse.
 
-    open log directories → metadata tree → identity → dynamic settings → bind listeners → register → become controller →
-    load logs → open partitions → accept clients
+    open log directories → metadata tree → identity → dynamic settings → bind listeners → load logs → open partitions →
+    follow changes → join the cluster → accept clients
+
+What a step means for a broker that is alone, and for a member of a cluster, is up to its topology.
 
 Each step of a start says how it is undone; one that fails leaves nothing behind.
 
@@ -12,37 +14,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final, Literal
 
-from tidelog.broker.dispatcher import Dispatcher
-from tidelog.broker.garbage import GarbageCollection
+from tidelog.broker.assembly import assemble
+from tidelog.broker.configuration.settings import (
+    load_dynamic_layers,
+    warn_of_idle_settings,
+)
+from tidelog.broker.foundation import Foundation
 from tidelog.broker.identity import establish_broker_id, establish_cluster_id
-from tidelog.broker.node import Node, NodeBase
-from tidelog.broker.own_apis import own_handlers
-from tidelog.broker.settings import load_dynamic_layers, network_limits, registration_of, warn_of_idle_settings
+from tidelog.broker.runtime.deadlines import within
+from tidelog.broker.runtime.garbage import GarbageCollection
+from tidelog.broker.serving.node import Node
 from tidelog.broker.surroundings import Surroundings
-from tidelog.config import BrokerConfig, LogConfig, settings_without_effect
-from tidelog.metadata.adoption import AdoptionState, read_adoption
-from tidelog.metadata.errors import StoreError
-from tidelog.metadata.image import BrokerImage, ClusterImage
+from tidelog.broker.topology.plans import plan_of
+from tidelog.config import BrokerConfig, settings_without_effect
+from tidelog.metadata.errors import StoreClientFailedError, StoreError
 from tidelog.metadata.loading import load_image
 from tidelog.metadata.migration import check_not_migrating
-from tidelog.metadata.registration import elect_controller, prepare_tree, register_broker
+from tidelog.metadata.registration import prepare_tree
 from tidelog.metadata.store import Store
 from tidelog.metadata.store_queue import StoreQueue
 from tidelog.network.log_rate_limit import LogRateLimit
-from tidelog.network.socket_server import SocketServer
-from tidelog.records.scanner import HAS_SPEEDUPS
 from tidelog.storage.directories.manager import LogManager
 from tidelog.storage.directories.meta_properties import scan_meta_properties
 from tidelog.storage.errors import LogDirFailure
 
 if TYPE_CHECKING:
-    from tidelog.broker.cluster import ClusterMember
     from tidelog.broker.metrics import BrokerMetrics
-    from tidelog.network.connection import Connection
 
 logger = logging.getLogger(__name__)
 failure_logger = logging.getLogger(f"{__name__}.failures")
@@ -80,7 +81,7 @@ class Server:
         self._node: Node | None = None
         self._log_manager: LogManager | None = None
         self._in_sync_at_start: list[tuple[str, int]] = []
-        self._failed: asyncio.Future[LogDirFailure] | None = None
+        self._failed: asyncio.Future[LogDirFailure | StoreClientFailedError] | None = None
         self.address = ("", 0)
         self.metrics: BrokerMetrics | None = None
         """None without `metrics.listeners`."""
@@ -103,17 +104,16 @@ class Server:
             store = self._surroundings.open_store(self._static, directories)
             metadata = StoreQueue(loop, store)
             undo.push_async_callback(metadata.close)
-            node = self._node = self._build_node(loop, base, metadata, store, directories)
+            node = self._node = self._build_node(base, metadata, store, directories)
             undo.callback(node.socket_server.close)
             self._bind()
             await self._start_metrics(node, undo)
-            if node.member is None:
-                self._register(store)
-                self._load(store)
-                self._accept(store)
-            else:
-                undo.push_async_callback(node.member.close)
-                await self._join(node.member, store)
+            undo.push_async_callback(node.topology.close)
+            self._open(store)
+            await self._follow_tree()
+            self._start_tasks()
+            await node.topology.join()
+            self._accept(store)
             undo.pop_all()
 
     async def _start_metrics(self, node: Node, undo: AsyncExitStack) -> None:
@@ -126,21 +126,14 @@ class Server:
             undo.push_async_callback(self.metrics.close)
             await self.metrics.start()
 
-    def _start_base(self, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack) -> NodeBase:
+    def _start_base(self, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack) -> Foundation:
         """Time, threads and the log manager, which need no metadata."""
-        base = NodeBase(loop, self._static, self._surroundings, self._on_log_dir_failure, _log_failure)
+        base = Foundation(loop, self._static, self._surroundings, self._on_log_dir_failure, _log_failure)
         undo.callback(base.background.close)
         undo.callback(base.timer_driver.stop)
         return base
 
-    def _build_node(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        base: NodeBase,
-        metadata: StoreQueue,
-        store: Store,
-        directories: list[str],
-    ) -> Node:
+    def _build_node(self, base: Foundation, metadata: StoreQueue, store: Store, directories: list[str]) -> Node:
         """Determine this broker's ids and settings, then build its parts.
 
         Directories whose `meta.properties` cannot be read go offline.
@@ -149,137 +142,56 @@ class Server:
         prepare_tree(store)
         scan = scan_meta_properties(directories)
         cluster_id = establish_cluster_id(store, scan)
-        image = loaded = load_image(store, cluster_id)
-        if self._surroundings.is_clustered:
-            # The controller fills it; only settings of topics are read from the tree. Others may have all partitions.
-            image = ClusterImage(cluster_id)
-            for topic in loaded.topics():
-                image.set_overrides(topic.name, loaded.overrides(topic.name))
+        plan = plan_of(self._surroundings)
+        loaded = load_image(store, cluster_id)
+        image = plan.new_image(loaded)
         broker_id = establish_broker_id(store, scan, self._static, cluster_id, image)
-        if self._surroundings.is_clustered:
-            self._in_sync_at_start = [
-                (topic.name, partition.index)
-                for topic in loaded.topics()
-                for partition in topic.partitions
-                if broker_id in partition.isr
-            ]
         for directory, why in scan.failed.items():
             base.log_manager.handle_log_dir_failure(directory, why)
         if self._static.password_encoder_secret is not None:
-            from tidelog.broker.dynamic_passwords import rotate_passwords
+            from tidelog.broker.configuration.dynamic_passwords import rotate_passwords
 
             rotate_passwords(store, broker_id, self._static)
         layers = load_dynamic_layers(store, broker_id, self._static.originals)
         warn_of_idle_settings(settings_without_effect(layers.config.originals))
-
-        def new_socket_server(node: Node) -> SocketServer:
-            dispatcher = Dispatcher(node, {**node.routes, **own_handlers()})
-            node.client_quotas.use(dispatcher)
-            surroundings = self._surroundings
-            node.request_log.use(dispatcher, has_metrics=bool(node.config.metrics_listeners))
-            return SocketServer(
-                loop,
-                network_limits(layers.config, surroundings.socket_descriptors_max()),
-                dispatcher.dispatch,
-                self._end_turn,
-                self._clock.wall_ms,
-                dispatcher.request_limit,
-                surroundings.listen,
-                _accept_connection if node.authentication is None else node.authentication.on_open,
-            )
-
-        node = Node(broker_id, layers, image, metadata, base, self._on_directory_gone, new_socket_server, self._reach)
+        node = assemble(
+            broker_id,
+            layers,
+            plan,
+            loaded,
+            image,
+            metadata,
+            base,
+            self._on_directory_gone,
+            self._end_turn,
+            self._reach,
+        )
         node.listener_security.credentials.load(store)
         return node
 
-    def _register(self, store: Store) -> None:
-        """Register the broker, and elect it controller if there is none."""
-        node = self.node
-        now_ms = self._clock.wall_ms()
-        registration = registration_of(node.config, node.broker_id, node.socket_server.ports(), now_ms)
-        broker_epoch = register_broker(store, registration)
-        controller = elect_controller(store, node.broker_id, now_ms)
-        node.image.set_broker(BrokerImage.of(registration, broker_epoch))
-        node.image.set_controller(controller.broker_id, controller.epoch)
+    def _open(self, store: Store) -> None:
+        """Load the logs, and open what is known to be here."""
+        is_unclean = self.node.hosted_topics.load()
+        self.node.topology.open(store, is_unclean=is_unclean)
 
-    async def _join(self, member: ClusterMember, store: Store) -> None:
-        """Load the logs, register, then serve clients and brokers: the controller says what to lead and follow.
-
-        Nothing is served before the registration: requests to the earlier registration, which the controller may still
-        consider alive, would make this broker lead with logs that may have lost records.
-        """
-        node = self.node
-        summary = node.log_manager.load(self._config_of_topic())
-        await node.metadata.run(node.dynamic_config.start)
-        await node.metadata.run(node.client_quotas.start)
+    async def _follow_tree(self) -> None:
+        """Watch changes of settings, of what clients may do, and of tokens."""
+        node, metadata = self.node, self.node.metadata
+        await metadata.run(node.dynamic_config.start)
+        await metadata.run(node.client_quotas.start)
         if node.access is not None:
-            await node.metadata.run(node.access.start)
+            await metadata.run(node.access.start)
         if node.tokens is not None:
-            await node.metadata.run(node.tokens.start)
+            await metadata.run(node.tokens.start)
             node.tokens.schedule_checks()
-        self._start_tasks()
-        await member.register(self._doubtful(is_unclean=bool(summary.unclean_directories)))
-        member.start()
-        node.socket_server.start_accepting()
-        node.timer_driver.rearm()
-        member.controller.start(store)
-        logger.info("broker %d joined cluster %s on %s:%d", node.broker_id, node.image.cluster_id, *self.address)
-
-    def _doubtful(self, *, is_unclean: bool) -> list[tuple[str, int]]:
-        """Partitions that this broker was in sync for, and whose log is not sure to have what it acknowledged."""
-        log_manager = self.node.log_manager
-        return [key for key in self._in_sync_at_start if is_unclean or log_manager.get_log(*key) is None]
-
-    def _load(self, store: Store) -> None:
-        """Load the logs, compare them with the metadata and open the partitions; coordinators load what they lead."""
-        node = self.node
-        summary = node.log_manager.load(self._config_of_topic())
-        self._adopt(store)
-        node.topics.open_all(store, is_unclean=bool(summary.unclean_directories))
-        node.log_dir_moves.resume()
-
-    def _adopt(self, store: Store) -> None:
-        """Compare logs and metadata, unless there are neither: a first start need not load what that takes."""
-        node = self.node
-        if node.log_manager.all_logs() or any(node.image.topics()) or read_adoption(store) != AdoptionState():
-            from tidelog.broker.adoption import Adoption
-
-            Adoption(node, store, node.image.controller_epoch).run()
 
     def _accept(self, store: Store) -> None:
-        """Watch changes of settings, start periodic work, and serve clients."""
+        """Serve clients."""
         node = self.node
-        node.dynamic_config.start(store)
-        node.client_quotas.start(store)
-        if node.access is not None:
-            node.access.start(store)
-        if node.tokens is not None:
-            node.tokens.start(store)
-            node.tokens.schedule_checks()
-        self._start_tasks()
         node.socket_server.start_accepting()
         node.timer_driver.rearm()
-        logger.info(
-            "broker %d of cluster %s serves %d partitions on %s:%d",
-            node.broker_id,
-            node.image.cluster_id,
-            len(node.replica_manager),
-            *self.address,
-        )
-        logger.debug("records are checked in %s", "C" if HAS_SPEEDUPS else "Python: the C module was not built")
-
-    def _config_of_topic(self) -> Callable[[str], LogConfig]:
-        """Settings by topic, each read once: a topic may have thousands of logs."""
-        known: dict[str, LogConfig] = {}
-        topics = self.node.topics
-
-        def config_of(name: str) -> LogConfig:
-            found = known.get(name)
-            if found is None:
-                found = known[name] = topics.config_of(name)
-            return found
-
-        return config_of
+        host, port = self.address
+        node.topology.serve(store, f"{host}:{port}")
 
     def _bind(self) -> None:
         """Bind the ports early, so that a port in use is reported before minutes of recovery; accept no client yet."""
@@ -306,6 +218,8 @@ class Server:
         node.cleaning.update_config(node.config)
         node.cleaning.start()
         node.delayed.start()
+        period_ms = node.config.zookeeper_session_timeout_ms
+        node.scheduler.schedule("metadata-client", self._look_after_metadata, period_ms, period_ms)
         idle_ms = node.config.connections_max_idle_ms
         if idle_ms > 0:
             period_ms = max(idle_ms // _IDLE_CHECKS, 10)
@@ -339,16 +253,23 @@ class Server:
     def _on_directory_gone(self, failure: LogDirFailure) -> None:
         gone = self.node.log_manager.handle_log_dir_failure(failure.directory, failure.cause)
         self.node.cleaning.abort_in(failure.directory)
-        if self.node.member is None:
-            self.node.topics.show_offline(gone.partitions)
-        else:
-            self.node.member.report_offline(gone.partitions)
-        if gone.is_last and self._failed is not None and not self._failed.done():
-            logger.critical("every log directory has failed: the broker stops")
+        self.node.topology.report_offline(gone.partitions)
+        if gone.is_last:
+            self._fail("every log directory has failed: the broker stops", failure)
+
+    def _look_after_metadata(self) -> None:
+        try:
+            self.node.metadata.look_after()
+        except StoreClientFailedError as error:
+            self._fail(f"{error}: the broker stops, so that it can be started again", error)
+
+    def _fail(self, text: str, failure: LogDirFailure | StoreClientFailedError) -> None:
+        if self._failed is not None and not self._failed.done():
+            logger.critical("%s", text)
             self._failed.set_result(failure)
 
-    async def wait_for_failure(self) -> LogDirFailure:
-        """Returns when the broker cannot go on, because no log directory is left."""
+    async def wait_for_failure(self) -> LogDirFailure | StoreClientFailedError:
+        """Returns when the broker cannot go on: no log directory is left, or no client of the metadata works."""
         assert self._failed is not None, "the server was started"
         return await self._failed
 
@@ -365,40 +286,31 @@ class Server:
             self._log_manager.unlock()
 
     async def leave(self) -> None:
-        """After a failure of all log directories: end the session, so that other brokers lead at once."""
-        metadata = self.node.metadata
-        if self.node.member is None:
-            return
-        metadata.limit_waits(0.0)
-        try:
-            await _within(_STOP_SECONDS, "the metadata", metadata.close())
-        except StoreError as error:
-            logger.error("the session with the metadata could not be ended: %s", error)
+        """After a failure that ends the broker: end the session, so that other brokers lead at once."""
+        await self.node.topology.leave(_STOP_SECONDS)
 
     async def stop(self) -> None:
         """Controlled shutdown: answer what is under way, sync everything, leave the clean-shutdown marker."""
         node = self.node
         node.metadata.limit_waits(_METADATA_SECONDS)
-        if node.member is not None:
-            await node.member.hand_over()
+        await node.topology.hand_over()
         node.socket_server.stop_accepting()
         if self.metrics is not None:
             await self.metrics.close()
         node.groups.stop()
         node.transactions.stop()
-        if node.member is not None:
-            await node.member.close()
+        await node.topology.close()
         await node.log_dir_moves.close()
-        await _within(_STOP_SECONDS, "requests under way", node.slices.drain())
+        await within(_STOP_SECONDS, "requests under way", node.slices.drain())
         node.replica_manager.end_turn()
-        await _within(_STOP_SECONDS, "checkpoints of delayed records", node.delayed.close())
+        await within(_STOP_SECONDS, "checkpoints of delayed records", node.delayed.close())
         node.socket_server.close()
         if node.authentication is not None:
             node.authentication.close()
         node.scheduler.cancel_all()
         node.timer_driver.stop()
-        await _within(_STOP_SECONDS, "the log cleaner", node.cleaning.stop())
-        await _within(_STOP_SECONDS, "syncs under way", node.flusher.drain())
+        await within(_STOP_SECONDS, "the log cleaner", node.cleaning.stop())
+        await within(_STOP_SECONDS, "syncs under way", node.flusher.drain())
         await node.background.run(node.log_manager.close)
         try:
             await node.metadata.close()
@@ -409,24 +321,8 @@ class Server:
         logger.info("broker %d has stopped", node.broker_id)
 
 
-async def _within(seconds: float, what: str, work: Awaitable[object]) -> None:
-    """Wait for work that a shutdown may leave unfinished."""
-    task = asyncio.ensure_future(work)
-    done, _ = await asyncio.wait((task,), timeout=seconds)
-    if done:
-        task.result()
-    else:
-        logger.warning("the shutdown does not wait any longer for %s", what)
-        task.cancel()
-
-
 def _log_failure(failed: object, error: Exception) -> None:
     failure_logger.error("%r failed", failed, exc_info=error)
-
-
-def _accept_connection(connection: Connection) -> None:
-    """For a broker without SASL: a listener that had it would have to have somewhere to authenticate."""
-    assert not connection.session.security_protocol.startswith("SASL"), "a SASL listener authenticates its clients"
 
 
 def _reach_nothing(_place: str) -> None:
@@ -471,10 +367,7 @@ async def _serve(server: Server, on_ready: Callable[[str], None]) -> int:
 
 async def _wait_for_controller(server: Server, asked: asyncio.Future[Literal[True]]) -> None:
     """A broker of a cluster is ready when the controller has informed it, unless that takes long."""
-    member = server.node.member
-    if member is None:
-        return
-    known = asyncio.ensure_future(member.wait_until_known(_CONTROLLER_TIMEOUT_MS))
+    known = asyncio.ensure_future(server.node.topology.wait_until_known(_CONTROLLER_TIMEOUT_MS))
     await asyncio.wait((known, asked), return_when=asyncio.FIRST_COMPLETED)
     if known.done() and not known.result():
         logger.warning(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.broker.cleaner import CleanerWorker, WorkerProcess
+from tidelog.broker.hosting.cleaner import CleanerWorker, WorkerProcess
 from tidelog.broker.stores import is_shared, open_store
 from tidelog.config import BrokerConfig
 from tidelog.metadata.store import Store

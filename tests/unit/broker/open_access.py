@@ -7,9 +7,5 @@ OPEN_TO_ALL: Final[dict[str, Any]] = {
     "check_allowed": lambda *_: None,
     "is_allowed": lambda *_, **_options: True,
     "operations_allowed": lambda *_: 0,
+    "mutation_quota": lambda *_: SimpleNamespace(take=lambda _count: None, throttle=lambda: None),
 }
-
-NO_QUOTAS: Final = SimpleNamespace(
-    mutation_quota=lambda *_: SimpleNamespace(take=lambda _count: None, throttle=lambda: None)
-)
-"""As a node's `client_quotas`."""

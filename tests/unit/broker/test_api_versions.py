@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tests.compat.wire.api_versions import Versions, of_kafka
-from tidelog.broker.handlers import cluster_handlers, handlers
+from tidelog.broker.handlers import broker_handlers, handlers
+from tidelog.broker.topology.member import MemberPlan
 from tidelog.wire.api_keys import ApiKey
 
 NOT_SERVED_ALONE: Final = {
@@ -36,6 +37,6 @@ def test_a_broker_that_is_alone_serves_kafkas_versions() -> None:
 
 def test_a_broker_of_a_cluster_serves_nothing_that_kafka_does_not() -> None:
     expected = of_kafka()
-    served = {key: (route.min_version, route.max_version) for key, route in cluster_handlers().items()}
+    served = {key: (route.min_version, route.max_version) for key, route in broker_handlers(MemberPlan.apis).items()}
     assert served, "a cluster's brokers send each other requests"
     assert served.items() <= expected.items()

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from tidelog.broker.authentication import Authentication
+from tidelog.broker.security.authentication import Authentication
 from tidelog.broker.surroundings import SystemClock
 
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from tidelog.broker import cluster
-from tidelog.broker.cluster import ClusterMember
+from tidelog.broker.topology import controller_requests
+from tidelog.broker.topology.controller_requests import ControllerRequests
 from tidelog.metadata.errors import SessionExpiredError, StoreError, StoreUnavailableError
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -24,13 +24,13 @@ def read_settings(*failures: StoreError) -> list[dict[str, str]]:
             raise left.pop(0)
         return SETTINGS
 
-    member = SimpleNamespace(_node=SimpleNamespace(metadata=SimpleNamespace(run=run)))
-    return asyncio.run(ClusterMember._read_overrides(cast(Any, member), ["t"]))
+    requests = SimpleNamespace(_metadata=SimpleNamespace(run=run))
+    return asyncio.run(ControllerRequests._read_overrides(cast(Any, requests), ["t"]))
 
 
 def test_settings_are_read_when_the_tree_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The controller sends LeaderAndIsr once: a request that failed for this would leave its partitions unled."""
-    monkeypatch.setattr(cluster, "_NOTICE_PAUSE_S", 0)
+    monkeypatch.setattr(controller_requests, "_PAUSE_S", 0)
     assert read_settings(StoreUnavailableError("away"), StoreUnavailableError("away")) == SETTINGS
 
 

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from tidelog.broker.channels import BrokerUnreachable
-from tidelog.broker.control_channel import ControlChannels
+from tidelog.broker.topology.channels import BrokerUnreachable
+from tidelog.broker.topology.control_channel import ControlChannels
 from tidelog.controller.context import LiveBroker
 from tidelog.metadata.tree import BrokerRegistration, Endpoint
-from tidelog.wire.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from tidelog.wire.messages.stop_replica import StopReplicaRequest
+from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 from tidelog.wire.schema import Message
 
 

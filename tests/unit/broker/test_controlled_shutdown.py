@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.controlled_shutdown import hand_leaderships_over
-from tidelog.broker.controller_client import ControllerUnavailable
+from tidelog.broker.topology.controlled_shutdown import hand_leaderships_over
+from tidelog.broker.topology.controller_client import ControllerUnavailable
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
 from tidelog.wire.schema import Message

@@ -8,16 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tidelog.broker.channels import BrokerUnreachable
-from tidelog.broker.controller_client import ControllerClient, ControllerUnavailable
+from tidelog.broker.topology.channels import BrokerUnreachable
+from tidelog.broker.topology.controller_client import ControllerClient, ControllerUnavailable
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from tidelog.wire.messages.create_topics import CreatableTopicResult
+from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from tidelog.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from tidelog.wire.schema import Message
 
 ASK = AllocateProducerIdsRequest(broker_id=1)

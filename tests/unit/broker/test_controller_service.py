@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.control_channel import ControlChannels
-from tidelog.broker.controller_service import ControllerService, settings_of
 from tidelog.broker.surroundings import Surroundings, SystemClock
+from tidelog.broker.topology.control_channel import ControlChannels
+from tidelog.broker.topology.controller_service import ControllerService, settings_of
 from tidelog.config import load_broker_config
 from tidelog.controller.events import ElectionType, Expire
 from tidelog.metadata import paths
@@ -29,15 +29,10 @@ from tidelog.metadata.tree import (
 from tidelog.testing.memory_store import MemoryStore, MemoryTree
 from tidelog.timing import Scheduler, Timer
 from tidelog.wire.errors import ApiError, ErrorCode
-from tidelog.wire.messages import (
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    StopReplicaRequest,
-    StopReplicaResponse,
-    UpdateMetadataRequest,
-    UpdateMetadataResponse,
-)
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from tidelog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from tidelog.wire.partitions import TopicPartition
 from tidelog.wire.schema import Message
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tidelog.broker.coordinators import Reply
+from tidelog.broker.coordinators.replies import Reply
 
 
 def divide(outcome: int) -> int:

@@ -31,16 +31,18 @@ class World:
         self.partition.make_leader(EPOCH, [1], [1])
         self.failures: list[LogDirFailure] = []
         self.keep_house: Callable[[], None] = lambda: None
-        node = SimpleNamespace(
-            clock=SimpleNamespace(wall_ms=lambda: NOW_MS),
-            config=SimpleNamespace(log_cleaner_enable=True),
-            slices=SimpleNamespace(start=lambda work, *_: work.close()),
-            replica_manager=SimpleNamespace(fail_log_dir=self.failures.append, staged=lambda _: None),
-            background=SimpleNamespace(run=self._run),
-            scheduler=SimpleNamespace(schedule=self._schedule),
-            socket_server=SimpleNamespace(wake=lambda: None),
+        self.delivery = DelayedDelivery(
+            cast(Any, SimpleNamespace(fail_log_dir=self.failures.append, staged=lambda _: None)),
+            cast(Any, SimpleNamespace(config=SimpleNamespace(log_cleaner_enable=True))),
+            cast(Any, SimpleNamespace(wall_ms=lambda: NOW_MS)),
+            cast(Any, None),
+            cast(Any, None),
+            cast(Any, SimpleNamespace(schedule=self._schedule)),
+            cast(Any, SimpleNamespace(start=lambda work, *_: work.close())),
+            cast(Any, SimpleNamespace(run=self._run)),
+            lambda: None,
+            asyncio.get_running_loop(),
         )
-        self.delivery = DelayedDelivery(cast(Any, node), asyncio.get_running_loop())
         self.delivery.opened(self.partition)
         self.delivery.start()
 

@@ -1,11 +1,11 @@
 """No API is served without a decision about who may use it."""
 
-from tidelog.broker.demands import NOTHING, ON_CLUSTER, ON_RESOURCES
-from tidelog.broker.handlers import cluster_handlers, handlers
-from tidelog.broker.own_apis import own_handlers
+from tidelog.broker.handlers import broker_handlers, handlers, own_handlers
+from tidelog.broker.security.demands import NOTHING, ON_CLUSTER, ON_RESOURCES
+from tidelog.broker.topology.member import MemberPlan
 from tidelog.security.acls import OPERATIONS, AclOperation, AclResourceType
 
-ROUTES = {**handlers(), **cluster_handlers(), **own_handlers()}
+ROUTES = {**handlers(), **broker_handlers(MemberPlan.apis), **own_handlers()}
 
 
 def test_every_route_demands_something_or_is_said_to_demand_nothing() -> None:

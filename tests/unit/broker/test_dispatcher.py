@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.context import Context
-from tidelog.broker.coordinators import Reply
-from tidelog.broker.dispatcher import Dispatcher, RequestHooks
-from tidelog.broker.handlers import handlers
-from tidelog.broker.own_apis import own_handlers
-from tidelog.broker.routes import Route
-from tidelog.broker.slices import TimeSlices
+from tidelog.broker.coordinators.replies import Reply
+from tidelog.broker.handlers import handlers, own_handlers
+from tidelog.broker.requests.hooks import RequestHooks
+from tidelog.broker.requests.routes import Route
+from tidelog.broker.runtime.slices import TimeSlices
+from tidelog.broker.serving.context import Context
+from tidelog.broker.serving.dispatcher import Dispatcher
 from tidelog.network.connection import Connection
 from tidelog.network.session import Session
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.frames import encode_request, response_body_offset
-from tidelog.wire.messages import ListGroupsRequest, ListGroupsResponse
+from tidelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tidelog.wire.own_messages import CompactTopicsRequest
 from tidelog.wire.schema import Message
 
@@ -88,7 +88,8 @@ class World:
         for route in self.routes.values():
             route.load()
         self.route(ListGroupsRequest).handle = handle
-        self.dispatcher = Dispatcher(node, self.routes, hooks)
+        self.dispatcher = Dispatcher(self.routes, hooks)
+        self.dispatcher.attach(node)
         self.connection = FakeConnection()
 
     def _write(self) -> None:
@@ -288,15 +289,16 @@ def test_staged_records_are_written_for_the_next_request_of_the_same_connection(
 
 def test_hooks_see_every_request_in_their_order_the_fast_paths_included() -> None:
     async def body() -> None:
-        seen: list[tuple[str, str, int]] = []
+        seen: list[tuple[str, int]] = []
 
         def time(_slot: object, route: Route, version: int) -> None:
-            seen.append(("timed", route.api_key.name, version))
+            assert version == route.max_version
+            seen.append(("timed", route.api_key))
 
-        def throttle(connection: Connection, route: Route, version: int, request_bytes: int) -> None:
+        def throttle(connection: Connection, api_key: int, request_bytes: int) -> None:
             assert request_bytes > 0
             assert connection.session.client_id == "client"
-            seen.append((connection.session.principal, route.api_key.name, version))
+            seen.append((connection.session.principal, api_key))
 
         countdowns: dict[int, list[int]] = {}
         hooks = RequestHooks(countdowns, time, throttle)
@@ -307,12 +309,12 @@ def test_hooks_see_every_request_in_their_order_the_fast_paths_included() -> Non
             frame = bytearray(encode_request(route.api_key, route.max_version, 7, "client", b""))
             slot = FakeSlot(world.connection)
             world.dispatcher.dispatch(world.connection, slot, frame, 4, len(frame))  # type: ignore[arg-type]
-            assert seen == [(each, route.api_key.name, route.max_version) for each in ("timed", "User:ANONYMOUS")]
+            assert seen == [(each, route.api_key) for each in ("timed", "User:ANONYMOUS")]
             seen.clear()
             countdowns[route.api_key][-1] = 9
             slot = FakeSlot(world.connection)
             world.dispatcher.dispatch(world.connection, slot, frame, 4, len(frame))  # type: ignore[arg-type]
-            assert seen == [("User:ANONYMOUS", route.api_key.name, route.max_version)]
+            assert seen == [("User:ANONYMOUS", route.api_key)]
             assert countdowns[route.api_key][-1] == 8
 
     in_loop(body)

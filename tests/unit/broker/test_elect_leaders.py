@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,7 +11,8 @@ from tests.unit import virtual_time
 from tests.unit.broker.open_access import OPEN_TO_ALL
 from tests.unit.steps import Pauses
 from tidelog.broker.handlers import elect_leaders
-from tidelog.broker.metadata_waiters import MetadataWaiters
+from tidelog.broker.topology.member import ClusterMember
+from tidelog.broker.topology.metadata_waiters import MetadataWaiters
 from tidelog.metadata.image import ClusterImage, PartitionImage, TopicImage
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
@@ -29,10 +31,11 @@ class World:
             TopicImage("t", bytes(16), [PartitionImage(each, 1, 0, (1, 2), (1, 2)) for each in (0, 1)])
         )
         self.waiters = MetadataWaiters()
-        member = SimpleNamespace(controller=self, metadata_waiters=self.waiters)
         clock = SimpleNamespace(monotonic_ms=lambda: round(asyncio.get_running_loop().time() * 1000))
+        member = SimpleNamespace(controller=self, metadata_waiters=self.waiters, _image=self.image, _clock=clock)
+        topology = SimpleNamespace(elect_leaders=partial(ClusterMember.elect_leaders, cast(Any, member)))
         self.context = SimpleNamespace(
-            node=SimpleNamespace(image=self.image, member=member, clock=clock),
+            node=SimpleNamespace(image=self.image, topology=topology, clock=clock),
             pause=Pauses().pause,
             **OPEN_TO_ALL,
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.garbage import GarbageCollection
+from tidelog.broker.runtime.garbage import GarbageCollection
 
 
 class Calls:

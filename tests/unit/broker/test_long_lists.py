@@ -8,11 +8,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from tests.unit.broker.open_access import NO_QUOTAS, OPEN_TO_ALL
+from tests.unit.broker.open_access import OPEN_TO_ALL
 from tests.unit.steps import Stretches, served
+from tidelog.broker.configuration.current import CurrentSettings
 from tidelog.broker.handlers import create_partitions, create_topics, user_scram_credentials
-from tidelog.broker.scram_credentials import ScramCredentials
-from tidelog.broker.topic_service import TopicService
+from tidelog.broker.hosting.hosted_topics import HostedTopics
+from tidelog.broker.security.scram_credentials import ScramCredentials
 from tidelog.config.layers import ConfigLayers
 from tidelog.metadata.image import ClusterImage, PartitionImage, TopicImage
 from tidelog.wire import messages
@@ -32,8 +33,7 @@ def context_of(slices: Stretches) -> Any:
     node = SimpleNamespace(
         slices=slices,
         image=image,
-        client_quotas=NO_QUOTAS,
-        member=None,
+        topology=SimpleNamespace(is_controller=True),
         listener_security=SimpleNamespace(credentials=ScramCredentials()),
     )
     return SimpleNamespace(
@@ -99,18 +99,17 @@ class FollowingLogs:
         return self._hosted.get((topic, index))
 
 
-def wide_topic(slices: Stretches) -> tuple[TopicService, FollowingLogs, ClusterImage]:
+def wide_topic(slices: Stretches) -> tuple[HostedTopics, FollowingLogs, ClusterImage]:
     image = ClusterImage("cluster")
     image.set_topic(TopicImage("wide", bytes(16), [PartitionImage(i, 0, 0, (0,), (0,)) for i in range(COUNT)]))
     logs = FollowingLogs("wide", COUNT)
-    node: Any = SimpleNamespace(
-        slices=slices,
-        image=image,
-        replica_manager=logs,
-        config=ConfigLayers({}).config,
-        delayed=SimpleNamespace(opened=lambda _partition: None),
-    )
-    return TopicService(node), logs, image
+    nothing: Any = None
+    replica_manager: Any = logs
+    delayed: Any = SimpleNamespace(opened=lambda _partition: None)
+    settings = CurrentSettings(ConfigLayers({}))
+    pauses: Any = slices
+    topics = HostedTopics(settings, image, nothing, replica_manager, delayed, nothing, nothing, pauses)
+    return topics, logs, image
 
 
 def test_logs_follow_the_settings_of_their_topic_one_at_a_time() -> None:

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from tidelog.broker.channels import BrokerChannels
-from tidelog.broker.remote_transactions import RemoteTransactions
+from tidelog.broker.topology.channels import BrokerChannels
+from tidelog.broker.topology.remote_transactions import RemoteTransactions
 from tidelog.metadata import paths
 from tidelog.metadata.registration import prepare_tree
 from tidelog.metadata.store import Watcher

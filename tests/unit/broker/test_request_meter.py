@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.broker.metrics.requests import ApiMetrics
+from tidelog.broker.requests.request_meter import ApiMetrics
 
 MILLISECOND_NS = 1_000_000
 

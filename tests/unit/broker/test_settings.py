@@ -1,6 +1,6 @@
 """What the rooms below get of a broker's settings."""
 
-from tidelog.broker.settings import network_limits
+from tidelog.broker.configuration.settings import network_limits
 from tidelog.config import load_broker_config
 
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker import slices as module
 from tidelog.broker.client_quotas import ClientQuotaManager
-from tidelog.broker.dispatcher import RequestHooks
-from tidelog.broker.slices import SLICE_SECONDS, TimeSlices
+from tidelog.broker.runtime import slices as module
+from tidelog.broker.runtime.slices import SLICE_SECONDS, TimeSlices
 from tidelog.quotas import QuotaEntity
 from tidelog.timing import ManualClock
 
@@ -198,7 +197,7 @@ def test_a_generator_is_driven_to_its_result(clock: Time) -> None:
 
 def test_every_slice_is_measured_for_the_client_whose_work_it_is(clock: Time) -> None:
     """Request quotas count the whole of a long request, not only what was done when it came."""
-    config = SimpleNamespace(
+    config: Any = SimpleNamespace(
         quota_window_num=11,
         quota_window_size_seconds=1,
         controller_quota_window_num=11,
@@ -206,16 +205,14 @@ def test_every_slice_is_measured_for_the_client_whose_work_it_is(clock: Time) ->
     )
 
     async def body(slices: TimeSlices) -> None:
-        node: Any = SimpleNamespace(clock=ManualClock(), config=config, slices=slices)
-        manager = ClientQuotaManager(node)
+        nothing: Any = None
+        manager = ClientQuotaManager(config, nothing, ManualClock(), nothing, slices, nothing, lambda _charge: None)
         counted: dict[object, float] = {}
 
         def count_time(connection: Any, seconds: float) -> None:
             counted[connection] = counted.get(connection, 0.0) + seconds
 
         manager.count_time = count_time  # type: ignore[method-assign]
-        dispatcher: Any = SimpleNamespace(hooks=RequestHooks(), set_hooks=lambda _hooks: None)
-        manager.use(dispatcher)
         manager._request.set_limit(QuotaEntity("alice", None), 1.0)
         manager._hook()
         first: Any = "first"

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.background import BackgroundPool
+from tidelog.broker.runtime.background import BackgroundPool
+from tidelog.broker.runtime.timer_driver import TimerDriver
 from tidelog.broker.server import Server
 from tidelog.broker.surroundings import Surroundings
-from tidelog.broker.timer_driver import TimerDriver
 from tidelog.config import load_broker_config
 from tidelog.metadata.store_queue import StoreQueue
 from tidelog.network.limits import NetworkLimits
@@ -67,7 +67,7 @@ def recorded(calls: list[str], label: str, method: Callable[..., Any]) -> Callab
 
 @pytest.mark.parametrize(
     ("step", "undone"),
-    [("_build_node", 4), ("_bind", 5), ("_register", 5), ("_load", 5), ("_accept", 5)],
+    [("_build_node", 4), ("_bind", 5), ("_open", 5), ("_follow_tree", 5), ("_start_tasks", 5), ("_accept", 5)],
 )
 def test_a_start_that_fails_is_undone_from_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, undone: int

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import gc
 from types import SimpleNamespace
+from typing import Any, cast
 
-from tidelog.broker.topic_service import TopicService
+from tidelog.broker.topology.own_topics import OwnTopics
 
 
 def test_a_lock_lives_as_long_as_a_task_holds_or_awaits_it() -> None:
     """A name is a client's choice: a lock for each name that was ever used would be a leak."""
 
     async def claim() -> None:
-        topics = TopicService(SimpleNamespace())  # type: ignore[arg-type]
+        names = ("broker_id", "settings", "image", "metadata", "replica_manager", "topics")
+        base = SimpleNamespace(slices=None, log_manager=None)
+        parts = SimpleNamespace(base=base, **dict.fromkeys(names))
+        topics = OwnTopics(cast(Any, parts), cast(Any, None))
         order: list[int] = []
         gate = asyncio.Event()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine
 from random import Random
 from types import SimpleNamespace
@@ -10,9 +11,12 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.cluster_topics import ClusterTopics
-from tidelog.broker.topic_planning import plan_new_topic
-from tidelog.broker.topic_service import TopicChanges, TopicService
+from tidelog.broker.configuration.current import CurrentSettings
+from tidelog.broker.hosting.hosted_topics import HostedTopics
+from tidelog.broker.topology.cluster_topics import ClusterTopics
+from tidelog.broker.topology.own_topics import OwnTopics
+from tidelog.broker.topology.topic_planning import TopicPlanner
+from tidelog.broker.topology.topology import TopicChanges
 from tidelog.config.layers import ConfigLayers
 from tidelog.metadata.image import ClusterImage
 from tidelog.metadata.loading import load_image
@@ -26,8 +30,9 @@ from tidelog.wire.errors import ApiError, ErrorCode
 class Calls:
     """Runs functions at once, and counts those that a thread would run."""
 
-    def __init__(self, *before: Any) -> None:
+    def __init__(self, *before: Any, is_reachable: bool = True) -> None:
         self._before = before
+        self.is_reachable = is_reachable
         self.count = 0
 
     async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -59,28 +64,36 @@ def make_node(brokers: int = 1) -> Any:
     for broker_id in range(brokers):
         register_broker(store, BrokerRegistration(broker_id, (Endpoint("PLAINTEXT", "localhost", 9092),)))
     write_topic(store, plan_topic("old", 2, 1, None, {}, load_image(store, "cluster")))
+    image, settings = load_image(store, "cluster"), CurrentSettings(ConfigLayers({}))
+    base: Any = SimpleNamespace(background=Calls(), slices=Slices(), log_manager=Logs())
+    replica_manager: Any = SimpleNamespace(add_offline=lambda *_: None)
+    nothing: Any = None
     return SimpleNamespace(
         broker_id=0,
         store=store,
-        image=load_image(store, "cluster"),
-        config=ConfigLayers({}).config,
-        surroundings=SimpleNamespace(random=Random(7)),
+        image=image,
+        settings=settings,
+        base=base,
         metadata=Calls(store),
-        background=Calls(),
-        slices=Slices(),
-        log_manager=Logs(),
-        replica_manager=SimpleNamespace(add_offline=lambda *_: None),
+        replica_manager=replica_manager,
+        topics=HostedTopics(
+            settings, image, base.log_manager, replica_manager, nothing, nothing, base.background, base.slices
+        ),
     )
 
 
+def planner_of(node: Any) -> TopicPlanner:
+    return TopicPlanner(node.settings, node.image, node.metadata, node.base.background, Random(7))
+
+
 def of_a_single_broker(node: Any) -> TopicChanges:
-    return TopicService(node)
+    return OwnTopics(node, planner_of(node))
 
 
-def of_a_controller(node: Any) -> TopicChanges:
+def of_a_controller(node: Any, *, is_active: bool = True) -> TopicChanges:
     nothing: Any = None
-    controller: Any = SimpleNamespace(is_active=True)
-    return ClusterTopics(node, controller, nothing, nothing)
+    controller: Any = SimpleNamespace(is_active=is_active)
+    return ClusterTopics(node.settings, node.image, node.metadata, planner_of(node), controller, nothing)
 
 
 KINDS = pytest.mark.parametrize("make", [of_a_single_broker, of_a_controller])
@@ -109,10 +122,6 @@ REFUSED: dict[str, tuple[Change, ErrorCode]] = {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ),
     "deleting what is not there": (lambda to: to.delete("t"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-    "an automatic internal topic": (
-        lambda to: to.create_automatically("__consumer_offsets"),
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ),
     "an automatic topic of an invalid name": (
         lambda to: to.create_automatically("a b"),
         ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -148,6 +157,83 @@ def test_both_place_replicas_by_the_same_chance() -> None:
         topic = asyncio.run(make(make_node(brokers=3)).create("new", 6, 2, None, {}))
         placed.append((topic.topic_id, [each.replicas for each in topic.partitions]))
     assert placed[0] == placed[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "replicas", "settings"),
+    [
+        ("new", 4, 2, {}),
+        ("__consumer_offsets", 5, 3, {"cleanup.policy": "compact"}),
+        ("__transaction_state", 6, 3, {"cleanup.policy": "compact", "min.insync.replicas": "2"}),
+    ],
+)
+@pytest.mark.parametrize("is_controller", [False, True])
+def test_any_broker_of_a_cluster_writes_what_is_created_automatically(
+    is_controller: bool, name: str, count: int, replicas: int, settings: dict[str, str]
+) -> None:
+    node = make_node(brokers=3)
+    node.settings.replace(
+        ConfigLayers(
+            {
+                "num.partitions": "4",
+                "default.replication.factor": "2",
+                "offsets.topic.num.partitions": "5",
+                "transaction.state.log.num.partitions": "6",
+            }
+        )
+    )
+    topics = of_a_controller(node, is_active=is_controller)
+    asyncio.run(topics.create_automatically(name))
+    # The image does not show the topic yet: a client that asks again changes nothing.
+    written = node.store.get(f"/brokers/topics/{name}")
+    asyncio.run(topics.create_automatically(name))
+    assert node.store.get(f"/brokers/topics/{name}") == written
+    assert [len(each.replicas) for each in decode_topic(name, written[0]).partitions] == [replicas] * count
+    overrides = json.loads(node.store.get(f"/config/topics/{name}")[0])["config"]
+    assert overrides.items() >= settings.items()
+
+
+@pytest.mark.parametrize("name", ["new", "__consumer_offsets", "__transaction_state"])
+def test_a_cluster_creates_nothing_automatically_with_fewer_replicas_than_it_should_have(name: str) -> None:
+    node = make_node(brokers=2)
+    node.settings.replace(ConfigLayers({"default.replication.factor": "3"}))
+    with pytest.raises(ApiError) as refusal:
+        asyncio.run(of_a_controller(node, is_active=False).create_automatically(name))
+    assert refusal.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert node.store.exists(f"/brokers/topics/{name}") is None
+
+
+def test_while_the_tree_cannot_be_reached_no_request_waits_for_an_automatic_topic() -> None:
+    node = make_node()
+    node.metadata.is_reachable = False
+    with pytest.raises(ApiError) as refusal:
+        asyncio.run(of_a_controller(node).create_automatically("new"))
+    assert refusal.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+    assert node.metadata.count == 0
+
+
+def test_a_topic_that_is_being_written_is_not_written_twice() -> None:
+    node = make_node()
+    topics = of_a_controller(node)
+
+    async def work() -> None:
+        go_on = asyncio.Event()
+        run = node.metadata.run
+
+        async def slow(*args: Any) -> Any:
+            await go_on.wait()
+            return await run(*args)
+
+        node.metadata.run = slow
+        first = asyncio.create_task(topics.create_automatically("new"))
+        await asyncio.sleep(0)
+        await topics.create_automatically("new")
+        assert not first.done()
+        go_on.set()
+        await first
+
+    asyncio.run(work())
+    assert node.metadata.count == 1
 
 
 @KINDS
@@ -186,14 +272,14 @@ def test_a_single_broker_writes_the_states_of_partitions() -> None:
 def test_many_partitions_are_planned_on_a_thread(count: int, on_a_thread: int) -> None:
     """Neither their placement nor their image is made on the event loop."""
     node = make_node()
-    planned = asyncio.run(plan_new_topic(node, "new", count, 1, None, {}))
+    planned = asyncio.run(planner_of(node).plan_topic("new", count, 1, None, {}))
     assert len(planned.image.partitions) == count
-    assert node.background.count == on_a_thread
+    assert node.base.background.count == on_a_thread
 
 
 def test_without_brokers_nothing_can_be_placed() -> None:
     node = make_node()
     node.image = ClusterImage("cluster")
     with pytest.raises(ApiError) as refusal:
-        asyncio.run(plan_new_topic(node, "new", 1, 1, None, {}))
+        asyncio.run(planner_of(node).plan_topic("new", 1, 1, None, {}))
     assert refusal.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

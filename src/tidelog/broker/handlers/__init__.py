@@ -1,29 +1,29 @@
-"""The handler table: one row per API, one module per handler.
+"""The handler table: one row per API; a module has one handler, or those of a few APIs that belong together.
 
-A handler translates: it authorizes, calls one core and shapes the reply. Decoding, versions, errors and order are dealt
-with once, around the table, by the dispatcher.
+A handler translates: it authorizes, asks parts of the node for what the request wants, and shapes the reply. Decoding,
+versions, errors and order are dealt with once, around the table, by the dispatcher.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from tidelog.broker.routes import Route, route_table, versions
+from tidelog.broker.requests.routes import Route, route_table, versions
 from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.own_messages import OwnApiKey
 
 
-def cluster_handlers() -> Mapping[int, Route]:
-    """What brokers of a cluster serve besides: requests between brokers."""
-    return route_table(
-        (
-            Route(ApiKey.LEADER_AND_ISR, versions(0, 7), "leader_and_isr"),
-            Route(ApiKey.STOP_REPLICA, versions(0, 4), "stop_replica"),
-            Route(ApiKey.UPDATE_METADATA, versions(0, 8), "update_metadata"),
-            Route(ApiKey.CONTROLLED_SHUTDOWN, versions(0, 3), "controlled_shutdown"),
-            Route(ApiKey.ALTER_PARTITION, versions(0, 3), "alter_partition"),
-            Route(ApiKey.ALLOCATE_PRODUCER_IDS, versions(0, 0), "allocate_producer_ids"),
-        )
+def broker_handlers(apis: Collection[ApiKey]) -> Mapping[int, Route]:
+    """Requests between brokers, as far as a topology has them."""
+    routes = (
+        Route(ApiKey.LEADER_AND_ISR, versions(0, 7), "between_brokers"),
+        Route(ApiKey.STOP_REPLICA, versions(0, 4), "between_brokers"),
+        Route(ApiKey.UPDATE_METADATA, versions(0, 8), "between_brokers"),
+        Route(ApiKey.CONTROLLED_SHUTDOWN, versions(0, 3), "between_brokers"),
+        Route(ApiKey.ALTER_PARTITION, versions(0, 3), "between_brokers"),
+        Route(ApiKey.ALLOCATE_PRODUCER_IDS, versions(0, 0), "between_brokers"),
     )
+    return route_table(route for route in routes if route.api_key in apis)
 
 
 def handlers() -> Mapping[int, Route]:
@@ -37,12 +37,12 @@ def handlers() -> Mapping[int, Route]:
             Route(ApiKey.OFFSET_COMMIT, versions(0, 9), "offset_commit"),
             Route(ApiKey.OFFSET_FETCH, versions(0, 9), "offset_fetch"),
             Route(ApiKey.FIND_COORDINATOR, versions(0, 6), "find_coordinator"),
-            Route(ApiKey.JOIN_GROUP, versions(0, 9), "join_group"),
-            Route(ApiKey.HEARTBEAT, versions(0, 4), "heartbeat"),
-            Route(ApiKey.LEAVE_GROUP, versions(0, 5), "leave_group"),
-            Route(ApiKey.SYNC_GROUP, versions(0, 5), "sync_group"),
-            Route(ApiKey.DESCRIBE_GROUPS, versions(0, 5), "describe_groups"),
-            Route(ApiKey.LIST_GROUPS, versions(0, 5), "list_groups"),
+            Route(ApiKey.JOIN_GROUP, versions(0, 9), "group_membership:handle_join"),
+            Route(ApiKey.HEARTBEAT, versions(0, 4), "group_membership:handle_heartbeat"),
+            Route(ApiKey.LEAVE_GROUP, versions(0, 5), "group_membership:handle_leave"),
+            Route(ApiKey.SYNC_GROUP, versions(0, 5), "group_membership:handle_sync"),
+            Route(ApiKey.DESCRIBE_GROUPS, versions(0, 5), "group_admin:handle_describe"),
+            Route(ApiKey.LIST_GROUPS, versions(0, 5), "group_admin:handle_list"),
             Route(ApiKey.SASL_HANDSHAKE, versions(0, 1), "sasl:handle_handshake"),
             Route(ApiKey.API_VERSIONS, versions(0, 4), "api_versions"),
             Route(ApiKey.CREATE_TOPICS, versions(0, 7), "create_topics"),
@@ -50,9 +50,9 @@ def handlers() -> Mapping[int, Route]:
             Route(ApiKey.DELETE_RECORDS, versions(0, 2), "delete_records"),
             Route(ApiKey.INIT_PRODUCER_ID, versions(0, 5), "init_producer_id"),
             Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions(0, 4), "offset_for_leader_epoch"),
-            Route(ApiKey.ADD_PARTITIONS_TO_TXN, versions(0, 5), "add_partitions_to_txn"),
-            Route(ApiKey.ADD_OFFSETS_TO_TXN, versions(0, 4), "add_offsets_to_txn"),
-            Route(ApiKey.END_TXN, versions(0, 4), "end_txn"),
+            Route(ApiKey.ADD_PARTITIONS_TO_TXN, versions(0, 5), "transaction_steps:handle_add_partitions"),
+            Route(ApiKey.ADD_OFFSETS_TO_TXN, versions(0, 4), "transaction_steps:handle_add_offsets"),
+            Route(ApiKey.END_TXN, versions(0, 4), "transaction_steps:handle_end"),
             Route(ApiKey.WRITE_TXN_MARKERS, versions(0, 1), "write_txn_markers"),
             Route(ApiKey.TXN_OFFSET_COMMIT, versions(0, 4), "txn_offset_commit"),
             Route(ApiKey.DESCRIBE_CONFIGS, versions(0, 4), "describe_configs"),
@@ -68,10 +68,10 @@ def handlers() -> Mapping[int, Route]:
             Route(ApiKey.RENEW_DELEGATION_TOKEN, versions(0, 2), "delegation_tokens:handle_renew"),
             Route(ApiKey.EXPIRE_DELEGATION_TOKEN, versions(0, 2), "delegation_tokens:handle_expire"),
             Route(ApiKey.DESCRIBE_DELEGATION_TOKEN, versions(0, 3), "delegation_tokens:handle_describe"),
-            Route(ApiKey.DELETE_GROUPS, versions(0, 2), "delete_groups"),
+            Route(ApiKey.DELETE_GROUPS, versions(0, 2), "group_admin:handle_delete"),
             Route(ApiKey.ELECT_LEADERS, versions(0, 2), "elect_leaders"),
             Route(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions(0, 1), "alter_configs:handle_incremental"),
-            Route(ApiKey.OFFSET_DELETE, versions(0, 0), "offset_delete"),
+            Route(ApiKey.OFFSET_DELETE, versions(0, 0), "group_admin:handle_delete_offsets"),
             Route(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions(0, 0), "partition_reassignments:handle_alter"),
             Route(ApiKey.LIST_PARTITION_REASSIGNMENTS, versions(0, 0), "partition_reassignments:handle_list"),
             Route(ApiKey.DESCRIBE_CLIENT_QUOTAS, versions(0, 1), "client_quotas:handle_describe"),
@@ -83,8 +83,20 @@ def handlers() -> Mapping[int, Route]:
             Route(ApiKey.DESCRIBE_PRODUCERS, versions(0, 0), "describe_producers"),
             Route(ApiKey.DESCRIBE_TRANSACTIONS, versions(0, 0), "describe_transactions"),
             Route(ApiKey.LIST_TRANSACTIONS, versions(0, 1), "list_transactions"),
-            Route(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions(0, 1), "consumer_group_heartbeat"),
-            Route(ApiKey.CONSUMER_GROUP_DESCRIBE, versions(0, 1), "consumer_group_describe"),
+            Route(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions(0, 1), "consumer_groups:handle_heartbeat"),
+            Route(ApiKey.CONSUMER_GROUP_DESCRIBE, versions(0, 1), "consumer_groups:handle_describe"),
             Route(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions(0, 0), "describe_topic_partitions"),
+        )
+    )
+
+
+def own_handlers() -> Mapping[int, Route]:
+    """APIs of Tidelog's own: served beside Kafka's, and left out of ApiVersions (`tidelog.wire.own_messages`)."""
+    messages = "tidelog.wire.own_messages"
+    return route_table(
+        (
+            Route(OwnApiKey.COMPACT_TOPICS, versions(0, 0), "compact_topics", messages),
+            Route(OwnApiKey.LIST_DELAYED_RECORDS, versions(0, 0), "delayed_records:list_records", messages),
+            Route(OwnApiKey.ALTER_DELAYED_RECORDS, versions(0, 0), "delayed_records:alter_records", messages),
         )
     )

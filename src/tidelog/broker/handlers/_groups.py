@@ -6,12 +6,16 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.coordinators import Reply
+from tidelog.broker.coordinators.replies import settled
 from tidelog.broker.handlers._parts import in_parts
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
+    from tidelog.coordination import Decision, Respond
+    from tidelog.groups import GroupShard
+
+GroupOperation = Callable[["GroupShard", "Respond", int], "Decision[Any]"]
 
 Commit = Callable[[Any, "Context"], Any]
 """Handles an OffsetCommit or TxnOffsetCommit: returns its response, or a reply that comes later."""
@@ -23,7 +27,7 @@ async def committed_in_parts(request: Any, response: Any, commit: Commit, contex
         piece = copy(request)
         piece.topics = [type(request.topics[0])(name=name, partitions=list(some)) for name, some in part]
         found = commit(piece, context)
-        for topic in (await found if isinstance(found, Reply) else found).topics:
+        for topic in (await settled(found)).topics:
             if response.topics and response.topics[-1].name == topic.name:
                 response.topics[-1].partitions += topic.partitions
             else:

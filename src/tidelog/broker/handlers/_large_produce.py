@@ -18,7 +18,7 @@ from tidelog.wire.messages.produce import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.slices import TimeSlices
+    from tidelog.broker.runtime.slices import TimeSlices
     from tidelog.wire.produce import PartitionReply
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.records.batch import iterate_batches
 from tidelog.records.errors import CorruptRecordError, UnsupportedCompressionError
@@ -20,7 +21,15 @@ _RECORDS_MAX: Final = 250_000
 """More records than any client from before magic 2 ever put into a batch; a decompression bomb has more."""
 
 
-def readable_by(records: FileSlice, version: int, fetch_offset: int) -> bytes:
+class Converted(NamedTuple):
+    """Messages, and how many records were converted to them in which time."""
+
+    messages: bytes
+    record_count: int = 0
+    took_ns: int = 0
+
+
+def readable_by(records: FileSlice, version: int, fetch_offset: int) -> Converted:
     """The same records as messages of magic 0 (versions 0 and 1) or 1 (versions 2 and 3), from `fetch_offset` on.
 
     These versions have hard limits. A client whose limit is smaller than one batch must see that there is more than it
@@ -28,20 +37,23 @@ def readable_by(records: FileSlice, version: int, fetch_offset: int) -> bytes:
     """
     data = os.pread(records.fd, records.length, records.position)
     if not _has_whole_batch(data):
-        return pack_offset_and_length(-1, max(len(data) + 1, HEADER_BYTES))
-    return _converted(memoryview(data), 1 if version >= _MAGIC_1_FROM else 0, fetch_offset)
+        return Converted(pack_offset_and_length(-1, max(len(data) + 1, HEADER_BYTES)))
+    began_ns = perf_counter_ns()
+    converted = _converted(memoryview(data), 1 if version >= _MAGIC_1_FROM else 0, fetch_offset)
+    return converted._replace(took_ns=perf_counter_ns() - began_ns)
 
 
 def _has_whole_batch(data: bytes) -> bool:
     return len(data) >= LENGTH_PREFIX_BYTES and read_length(data) <= len(data) - LENGTH_PREFIX_BYTES
 
 
-def _converted(data: memoryview, magic: int, fetch_offset: int) -> bytes:
+def _converted(data: memoryview, magic: int, fetch_offset: int) -> Converted:
     """Converts batches in order; one that cannot be converted fails only a fetch that begins with it.
 
     It ends early where batches expand so far that the answer would be out of proportion; the client asks again.
     """
     parts: list[bytes] = []
+    record_count = 0
     bytes_left = max(len(data), _CONVERTED_BYTES_MIN)
     for position, header in iterate_batches(data):
         try:
@@ -54,7 +66,8 @@ def _converted(data: memoryview, magic: int, fetch_offset: int) -> bytes:
                 raise
             break
         parts.append(part)
+        record_count += header.record_count
         bytes_left -= len(part)
         if bytes_left <= 0:
             break
-    return b"".join(parts)
+    return Converted(b"".join(parts), record_count)

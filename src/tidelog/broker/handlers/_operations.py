@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.security.acls import AclOperation, AclResourceType
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
 
 NOT_ASKED: Final = -(2**31)
 

@@ -35,8 +35,8 @@ from tidelog.wire.messages.describe_acls import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.access import Access
-    from tidelog.broker.context import Context
+    from tidelog.broker.security.access import Access
+    from tidelog.broker.serving.context import Context
     from tidelog.metadata.acls import Entries
 
 CHANGES_MAX: Final = 10_000
@@ -72,7 +72,7 @@ async def handle_describe(request: DescribeAclsRequest, context: Context) -> Des
 
 async def handle_create(request: CreateAclsRequest, context: Context) -> CreateAclsResponse:
     """Add what is valid, resource by resource; say of each of the others what is wrong with it."""
-    results = [AclCreationResult(error_message=None) for _ in request.creations]
+    results = [AclCreationResult(error_message="") for _ in request.creations]
     try:
         access = _access(context)
         context.check_allowed(AclOperation.ALTER, AclResourceType.CLUSTER)

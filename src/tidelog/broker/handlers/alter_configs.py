@@ -1,7 +1,7 @@
 """AlterConfigs replaces all settings of a resource, IncrementalAlterConfigs changes single ones.
 
 Each resource is changed on its own: a rejected one does not affect the others. Accepted settings are stored in the tree
-together with a notice, by which `broker.dynamic_config` of this and every other broker follows.
+together with a notice, by which `broker.configuration.dynamic_config` of this and every other broker follows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tidelog.broker.dynamic_passwords import DynamicPasswords
+from tidelog.broker.configuration.dynamic_passwords import DynamicPasswords
 from tidelog.broker.handlers._config_resources import (
     ResourceType,
     broker_entity,
@@ -22,7 +22,7 @@ from tidelog.broker.handlers._config_resources import (
 )
 from tidelog.broker.handlers._loggers import change_logger, check_logger_change
 from tidelog.broker.metadata_errors import metadata_errors_translated
-from tidelog.config.errors import ConfigError, InvalidValueError, UnknownSettingError
+from tidelog.config.errors import ConfigError, InvalidValueError
 from tidelog.config.updates import broker_list_default, checked_topic, topic_list_default, updated_layers
 from tidelog.metadata.configs import (
     Alteration,
@@ -41,8 +41,8 @@ from tidelog.wire.messages import alter_configs as replacing
 from tidelog.wire.messages import incremental_alter_configs as incremental
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
-    from tidelog.broker.node import Node
+    from tidelog.broker.serving.context import Context
+    from tidelog.broker.serving.node import Node
 
 logger = logging.getLogger(__name__)
 
@@ -211,8 +211,6 @@ def _broker_target(node: Node, name: str) -> _Target:
         try:
             updated = updated_layers(node.config_layers, properties, is_cluster=is_cluster)
             node.listener_security.check(updated.config)
-        except UnknownSettingError as error:
-            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
         except ConfigError as error:
             raise invalid(str(error)) from error
 

@@ -20,7 +20,7 @@ from tidelog.wire.messages.alter_replica_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
 
 logger = logging.getLogger(__name__)
 

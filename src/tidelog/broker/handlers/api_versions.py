@@ -8,8 +8,8 @@ from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
-    from tidelog.broker.routes import Route
+    from tidelog.broker.requests.routes import Route
+    from tidelog.broker.serving.context import Context
 
 _SOFTWARE_FROM = 3
 

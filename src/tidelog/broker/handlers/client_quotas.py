@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.client_quotas import CONNECTION_RATE
@@ -29,7 +30,7 @@ from tidelog.wire.messages.describe_client_quotas import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
     from tidelog.metadata.store import Store
 
 _ENTITY_TYPES: Final = ("user", "client-id", "ip")
@@ -38,10 +39,9 @@ _EXACT, _DEFAULT, _ANY = _MATCH_TYPES
 _IP: Final = "ip"
 
 # The names of quotas by whether they are for connections from an address or for a client's requests.
-_IP_QUOTAS: Final = frozenset((CONNECTION_RATE,))
-_CLIENT_QUOTAS: Final = frozenset(
-    ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
-)
+_IP_QUOTAS: Final = (CONNECTION_RATE,)
+_CLIENT_QUOTAS: Final = ("request_percentage", "producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate")
+"""In the order in which Kafka describes them."""
 _WHOLE_NUMBERS: Final = frozenset((CONNECTION_RATE, "producer_byte_rate", "consumer_byte_rate"))
 
 
@@ -69,7 +69,7 @@ def _read(store: Store) -> list[tuple[QuotaNode, dict[str, str]]]:
 
 def _quotas_in(node: QuotaNode, settings: Mapping[str, str]) -> dict[str, float]:
     known = _IP_QUOTAS if node.ip is not None else _CLIENT_QUOTAS
-    return {name: value for name in sorted(known) if (value := number_in(settings, name)) is not None}
+    return {name: value for name in known if (value := number_in(settings, name)) is not None}
 
 
 def _matches(node: QuotaNode, request: DescribeClientQuotasRequest) -> bool:
@@ -105,7 +105,8 @@ async def handle_alter(request: AlterClientQuotasRequest, context: Context) -> A
     """Alter each entity for itself; what is stored has taken effect here before it is acknowledged."""
     response = AlterClientQuotasResponse()
     for entry in request.entries:
-        answer = EntryDataResponse(error_message=None, entity=entry.entity)
+        # By entity type, as in Kafka, whose order is that of a map.
+        answer = EntryDataResponse(error_message=None, entity=sorted(entry.entity, key=attrgetter("entity_type")))
         try:
             context.check_allowed(AclOperation.ALTER_CONFIGS, AclResourceType.CLUSTER)
             _check_entry(entry)
@@ -167,7 +168,7 @@ def _check_entry(entry: EntryData) -> None:
             raise _invalid(f"{operation.key} must be a whole number, not {operation.value}")
 
 
-def _quotas_of(entity: Sequence[EntityData]) -> frozenset[str]:
+def _quotas_of(entity: Sequence[EntityData]) -> Sequence[str]:
     """The names of the quotas that an entity may have."""
     types = [each.entity_type for each in entity]
     if not types:

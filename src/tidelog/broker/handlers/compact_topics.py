@@ -14,8 +14,8 @@ from tidelog.wire.own_messages import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
-    from tidelog.broker.node import Node
+    from tidelog.broker.serving.context import Context
+    from tidelog.broker.serving.node import Node
 
 
 async def handle(request: CompactTopicsRequest, context: Context) -> CompactTopicsResponse:

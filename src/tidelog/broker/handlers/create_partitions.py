@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.handlers._late_topics import refuse_late
-from tidelog.broker.handlers._partition_limit import COUNTED_AT_ONCE, partition_limit_error
+from tidelog.broker.handlers._topics import COUNTED_AT_ONCE, partition_limit_error, refuse_late
 from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.create_partitions import (
@@ -18,7 +17,7 @@ from tidelog.wire.messages.create_partitions import (
 
 if TYPE_CHECKING:
     from tidelog.broker.client_quotas import MutationQuota
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
 
 
 _QUOTA_ERROR_SINCE: Final = 3
@@ -36,7 +35,7 @@ async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePa
         topics[topic.name] = topic
         new_partitions += max(topic.count - _count_of(topic.name, context), 0)
     too_many = partition_limit_error(new_partitions)
-    quota = context.node.client_quotas.mutation_quota(context, _QUOTA_ERROR_SINCE)
+    quota = context.mutation_quota(_QUOTA_ERROR_SINCE)
     results: list[CreatePartitionsTopicResult] = []
     grown: dict[str, int] = {}
     for topic in topics.values():
@@ -46,7 +45,7 @@ async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePa
             grown[topic.name] = topic.count
     if grown and not request.validate_only:
         # In a cluster the answer waits until this broker knows the leaders.
-        late = await context.node.topic_changes.wait_created(grown, request.timeout_ms)
+        late = await context.node.topology.topics.wait_created(grown, request.timeout_ms)
         await refuse_late(results, late, context)
     quota.throttle()
     return CreatePartitionsResponse(results=results)
@@ -76,7 +75,7 @@ async def _grow(
         assignments = None if topic.assignments is None else [list(a.broker_ids) for a in topic.assignments]
         if not validate_only:
             quota.take(max(topic.count - _count_of(topic.name, context), 0))
-        await context.node.topic_changes.add_partitions(
+        await context.node.topology.topics.add_partitions(
             topic.name, topic.count, assignments, validate_only=validate_only
         )
     except ApiError as error:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.handlers._late_topics import refuse_late
-from tidelog.broker.handlers._partition_limit import COUNTED_AT_ONCE, partition_limit_error
+from tidelog.broker.handlers._topics import COUNTED_AT_ONCE, partition_limit_error, refuse_late
 from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.create_topics import (
@@ -19,7 +18,7 @@ from tidelog.wire.messages.create_topics import (
 
 if TYPE_CHECKING:
     from tidelog.broker.client_quotas import MutationQuota
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
     from tidelog.metadata.image import TopicImage
 
 
@@ -36,7 +35,7 @@ async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopics
         counts[topic.name] += 1
         new_partitions += max(len(topic.assignments) or topic.num_partitions, 0)
     too_many = partition_limit_error(new_partitions)
-    quota = context.node.client_quotas.mutation_quota(context, _QUOTA_ERROR_SINCE)
+    quota = context.mutation_quota(_QUOTA_ERROR_SINCE)
     results: list[CreatableTopicResult] = []
     made: dict[str, int] = {}
     for topic in request.topics:
@@ -46,7 +45,7 @@ async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopics
             made[result.name] = result.num_partitions
     if made and not request.validate_only:
         # In a cluster the answer waits until this broker knows the leaders.
-        late = await context.node.topic_changes.wait_created(made, request.timeout_ms)
+        late = await context.node.topology.topics.wait_created(made, request.timeout_ms)
         await refuse_late(results, late, context)
     quota.throttle()
     return CreateTopicsResponse(topics=results)
@@ -76,7 +75,7 @@ async def _create(
         if not validate_only and context.node.image.topic(topic.name) is None:
             partition_count = len(assignments) or topic.num_partitions
             quota.take(partition_count if partition_count > 0 else context.node.config.num_partitions)
-        made = await context.node.topic_changes.create(
+        made = await context.node.topology.topics.create(
             topic.name,
             topic.num_partitions,
             topic.replication_factor,

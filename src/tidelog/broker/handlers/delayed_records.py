@@ -20,7 +20,7 @@ from tidelog.wire.own_messages import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
     from tidelog.replication.delayed import DelayedPartition
 
 LISTED_MAX: Final = 10_000

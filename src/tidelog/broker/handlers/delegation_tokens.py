@@ -23,8 +23,8 @@ from tidelog.wire.messages.expire_delegation_token import ExpireDelegationTokenR
 from tidelog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
-    from tidelog.broker.delegation_tokens import TokenManager
+    from tidelog.broker.security.delegation_tokens import TokenManager
+    from tidelog.broker.serving.context import Context
     from tidelog.security.tokens import DelegationToken
 
 _USER_TYPE: Final = USER.removesuffix(":")

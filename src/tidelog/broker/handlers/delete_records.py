@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.coordinators import Reply, gather
+from tidelog.broker.coordinators.replies import Eventual, Reply, gather, settled
 from tidelog.broker.handlers._parts import PARTITIONS_AT_ONCE, are_few
 from tidelog.replication.delete_records import DeleteResult
 from tidelog.security.acls import AclOperation
@@ -18,12 +18,12 @@ from tidelog.wire.messages.delete_records import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
 
 
 def handle(
     request: DeleteRecordsRequest, context: Context
-) -> DeleteRecordsResponse | Coroutine[Any, Any, DeleteRecordsResponse]:
+) -> Eventual[DeleteRecordsResponse] | Coroutine[Any, Any, Eventual[DeleteRecordsResponse]]:
     """Delete before the given offsets; answered once every replica has followed."""
     if context.node.delayed.has_partitions or not are_few([topic.partitions for topic in request.topics]):
         return _delete_many(request, context)
@@ -32,7 +32,8 @@ def handle(
         for topic in request.topics
         for partition in topic.partitions
     }
-    return gather([_delete(list(offsets.items()), request.timeout_ms, context)], _response)
+    deletion = _delete(list(offsets.items()), request.timeout_ms, context)
+    return gather((deletion,), _response)
 
 
 async def _delete_many(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
@@ -51,7 +52,7 @@ async def _delete_many(request: DeleteRecordsRequest, context: Context) -> Delet
         await context.node.slices.pause()
     topics: dict[str, DeleteRecordsTopicResult] = {}
     for deletion in deletions:
-        _add(await deletion if isinstance(deletion, Reply) else deletion, topics)
+        _add(await settled(deletion), topics)
         await context.node.slices.pause()
     return DeleteRecordsResponse(topics=list(topics.values()))
 
@@ -73,20 +74,19 @@ async def _carry_delayed(offsets: dict[tuple[str, int], int], context: Context) 
 
 def _delete(
     offsets: Sequence[tuple[tuple[str, int], int]], timeout_ms: int, context: Context
-) -> list[DeleteResult] | Reply:
+) -> Eventual[list[DeleteResult]]:
     denied = context.denied_topics(AclOperation.DELETE, (topic for (topic, _), _ in offsets))
     refused = [
         DeleteResult(topic, index, -1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         for (topic, index), _ in offsets
         if topic in denied
     ]
-    reply = Reply(lambda results: [*refused, *results])
+    reply: Reply[list[DeleteResult]] = Reply(lambda results: [*refused, *results])
     wanted = [(topic, index, offset) for (topic, index), offset in offsets if topic not in denied]
     context.node.replica_manager.delete_records(wanted, timeout_ms, reply)
     if not reply.is_there:
         context.node.socket_server.wake()  # the end of the turn sets the timer
-    deleted: list[DeleteResult] | Reply = reply.result()
-    return deleted
+    return reply.result()
 
 
 def _response(results: list[list[DeleteResult]]) -> DeleteRecordsResponse:
@@ -96,7 +96,7 @@ def _response(results: list[list[DeleteResult]]) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(topics=list(topics.values()))
 
 
-def _add(deleted: Sequence[DeleteResult], topics: dict[str, DeleteRecordsTopicResult]) -> None:
+def _add(deleted: list[DeleteResult], topics: dict[str, DeleteRecordsTopicResult]) -> None:
     """Put results under their topics."""
     for result in deleted:
         if result.topic not in topics:

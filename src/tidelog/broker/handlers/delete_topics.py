@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tidelog.broker.handlers._late_topics import refuse_late
+from tidelog.broker.handlers._topics import refuse_late
 from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.delete_topics import (
@@ -18,7 +18,7 @@ from tidelog.wire.primitives import NO_UUID
 
 if TYPE_CHECKING:
     from tidelog.broker.client_quotas import MutationQuota
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
 
 _STATES_FROM = 6
 _QUOTA_ERROR_SINCE = 5
@@ -32,7 +32,7 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
         asked = (DeleteTopicState(name=name) for name in request.topic_names)
     results: list[DeletableTopicResult] = []
     deleted: list[str] = []
-    quota = context.node.client_quotas.mutation_quota(context, _QUOTA_ERROR_SINCE)
+    quota = context.mutation_quota(_QUOTA_ERROR_SINCE)
     for topic in asked:
         result = await _delete(topic, quota, context)
         results.append(result)
@@ -40,7 +40,7 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
             deleted.append(result.name)
     if deleted:
         # In a cluster the answer waits until no client of this broker sees the topics.
-        late = await context.node.topic_changes.wait_deleted(deleted, request.timeout_ms)
+        late = await context.node.topology.topics.wait_deleted(deleted, request.timeout_ms)
         await refuse_late(results, late, context)
     quota.throttle()
     return DeleteTopicsResponse(responses=results)
@@ -67,7 +67,7 @@ async def _delete(asked: DeleteTopicState, quota: MutationQuota, context: Contex
         result.name = name
         context.check_allowed(AclOperation.DELETE, AclResourceType.TOPIC, name)
         quota.take(node.image.partition_count(name))
-        result.topic_id = await node.topic_changes.delete(name)
+        result.topic_id = await node.topology.topics.delete(name)
     except ApiError as error:
         result.error_code, result.error_message = error.code, error.message
     return result

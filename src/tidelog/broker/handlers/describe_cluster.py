@@ -13,7 +13,7 @@ from tidelog.wire.messages.describe_cluster import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2

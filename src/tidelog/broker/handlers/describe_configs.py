@@ -28,10 +28,11 @@ from tidelog.wire.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
-    from tidelog.broker.node import Node
+    from tidelog.broker.serving.context import Context
+    from tidelog.broker.serving.node import Node
 
-_STRING: Final = 2
+_NO_TYPE: Final = 0
+"""Kafka gives the level of a logger neither a type nor a documentation."""
 
 
 async def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
@@ -101,7 +102,7 @@ def _describe_loggers(node: Node, name: str, keys: Iterable[str] | None) -> list
         raise invalid(f"Unexpected broker id, expected {node.broker_id} but received {name}")
     wanted = set(keys or ())
     return [
-        ConfigEntry(logger, level, ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG, False, False, (), _STRING, None)
+        ConfigEntry(logger, level, ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG, False, False, (), _NO_TYPE, "")
         for logger, level in logger_levels().items()
         if not wanted or logger in wanted
     ]
@@ -121,7 +122,7 @@ def _shape(entry: ConfigEntry, with_synonyms: bool, with_documentation: bool) ->
             for synonym in synonyms
         ],
         config_type=entry.type_code,
-        documentation=entry.documentation if with_documentation else None,
+        documentation=entry.documentation if with_documentation or not entry.documentation else None,
     )
 
 

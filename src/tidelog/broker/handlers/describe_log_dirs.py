@@ -14,7 +14,7 @@ from tidelog.wire.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
     from tidelog.storage.directories.manager import DirectoryDescription
 
 Wanted = dict[str, set[int]]

@@ -18,7 +18,7 @@ from tidelog.wire.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
 
 
 async def handle(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:

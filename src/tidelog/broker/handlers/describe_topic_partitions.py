@@ -17,7 +17,7 @@ from tidelog.wire.messages.describe_topic_partitions import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
     from tidelog.metadata.image import PartitionImage
 
 _SORTED_AT_ONCE: Final = 2000

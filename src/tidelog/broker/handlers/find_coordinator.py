@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.handlers._answers import Answers
+from tidelog.broker.handlers._topics import create_automatically
 from tidelog.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.coordinators.edge import CoordinatorEdge
+    from tidelog.broker.serving.context import Context
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +26,7 @@ _SHARE: Final = 2
 _SEVERAL_FROM: Final = 4
 _SHARE_FROM: Final = 6
 _TOPICS: Final = {_GROUP: OFFSETS_TOPIC, _TRANSACTION: TRANSACTIONS_TOPIC}
+_RESOURCES: Final = {_GROUP: AclResourceType.GROUP, _TRANSACTION: AclResourceType.TRANSACTIONAL_ID}
 _NO_ERROR: Final = "NONE"
 """The error message of Kafka's older responses without an error; newer ones have an empty text for each key."""
 
@@ -34,17 +37,16 @@ def handle(
     """Respond with the address on the client's listener."""
     topic = _TOPICS.get(request.key_type)
     if topic is not None and context.node.image.topic(topic) is None:
-        return _first_use(request, context)
+        return _first_use(topic, request, context)
     if context.api_version >= _SEVERAL_FROM:
         return _answer_several(request, context)
     return _answer(request, context)
 
 
-async def _first_use(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+async def _first_use(topic: str, request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
     """Create the coordinator's internal topic."""
-    coordinator = context.node.groups if request.key_type == _GROUP else context.node.transactions
     try:
-        await coordinator.create_topic()
+        await create_automatically(topic, context)
     except ApiError as error:
         logger.error("the topic of a coordinator cannot be created: %s", error)
     if context.api_version >= _SEVERAL_FROM:
@@ -74,12 +76,10 @@ def _answer(request: FindCoordinatorRequest, context: Context) -> FindCoordinato
 def _find(key_type: int, key: str, context: Context) -> Coordinator:
     node = context.node
     try:
-        if key_type == _GROUP:
-            context.check_allowed(AclOperation.DESCRIBE, AclResourceType.GROUP, key)
-            broker_id = node.groups.find(key)
-        elif key_type == _TRANSACTION:
-            context.check_allowed(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, key)
-            broker_id = node.transactions.find(key)
+        if key_type in _RESOURCES:
+            context.check_allowed(AclOperation.DESCRIBE, _RESOURCES[key_type], key)
+            edge: CoordinatorEdge[Any] = node.groups if key_type == _GROUP else node.transactions.edge
+            broker_id = edge.find(key)
         elif key_type == _SHARE and context.api_version >= _SHARE_FROM:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker does not coordinate share groups")
         else:

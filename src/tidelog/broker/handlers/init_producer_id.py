@@ -11,13 +11,14 @@ from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.coordinators.replies import Eventual
+    from tidelog.broker.serving.context import Context
     from tidelog.coordination import ProducerEpoch
 
 _FENCED_SINCE: Final = 4
 
 
-async def handle(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
+async def handle(request: InitProducerIdRequest, context: Context) -> Eventual[InitProducerIdResponse]:
     """Allocate an id. For a transactional id, fence its earlier producer and abort an open transaction.
 
     A producer without a transactional id that sends its id and epoch (v3+, KIP-360) wants the next epoch. The broker
@@ -29,9 +30,9 @@ async def handle(request: InitProducerIdRequest, context: Context) -> InitProduc
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return _refusal(ErrorCode.INVALID_REQUEST)
     with metadata_errors_translated():
-        await context.node.producer_ids.ready()
+        await context.node.topology.producer_ids.ready()
     if request.transactional_id is None:
-        return InitProducerIdResponse(producer_id=context.node.producer_ids.next_id(), producer_epoch=0)
+        return InitProducerIdResponse(producer_id=context.node.topology.producer_ids.next_id(), producer_epoch=0)
     return _initialize(request, request.transactional_id, context)
 
 
@@ -50,7 +51,9 @@ def _denial(request: InitProducerIdRequest, context: Context) -> ErrorCode | Non
     return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def _initialize(request: InitProducerIdRequest, transactional_id: str, context: Context) -> InitProducerIdResponse:
+def _initialize(
+    request: InitProducerIdRequest, transactional_id: str, context: Context
+) -> Eventual[InitProducerIdResponse]:
     from tidelog.coordination import ProducerEpoch
 
     timeout_ms = request.transaction_timeout_ms

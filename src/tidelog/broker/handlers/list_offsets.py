@@ -20,7 +20,7 @@ from tidelog.wire.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
 
 LATEST: Final = -1
 EARLIEST: Final = -2

@@ -9,14 +9,14 @@ from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
 
 
 async def handle(request: ListTransactionsRequest, context: Context) -> ListTransactionsResponse:
     """Unknown states are returned in `unknown_state_filters`."""
     from tidelog.transactions.states import TransactionState as State
 
-    transactions = context.node.transactions
+    transactions = context.node.transactions.edge
     if transactions.has_loads:
         raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     known = {state.value for state in State}

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.handlers._operations import NOT_ASKED, cluster_operations
+from tidelog.broker.handlers._topics import create_automatically
 from tidelog.metadata.image import INTERNAL_TOPICS
 from tidelog.metadata.topics import check_topic_name
 from tidelog.security.acls import AclOperation, AclResourceType
@@ -22,7 +23,7 @@ from tidelog.wire.messages.metadata import (
 from tidelog.wire.primitives import NO_UUID
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
     from tidelog.metadata.image import PartitionImage, TopicImage
 
 _AUTO_CREATION_ASKED_FROM: Final = 4
@@ -42,7 +43,7 @@ async def handle(request: MetadataRequest, context: Context) -> MetadataResponse
     failures = {}
     for name in await _names_to_create(request, context):
         try:
-            await context.node.topic_changes.create_automatically(name)
+            await create_automatically(name, context)
         except ApiError as error:
             failures[name] = error.code
     return await _describe_all(request, context, failures)
@@ -156,9 +157,9 @@ async def _find(
     found = image.topic(name)
     if found is None:
         if may_create and not _may_create_topic(name, context):
-            return _failed(name, NO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return _failed(name, NO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED, is_internal=name in INTERNAL_TOPICS)
         code = failures.get(name) or _code_of_missing(name, may_create)
-        return _failed(name, NO_UUID, code, shape.operations(name))
+        return _failed(name, NO_UUID, code, shape.operations(name), is_internal=name in INTERNAL_TOPICS)
     return await _describe(found, shape)
 
 
@@ -167,14 +168,15 @@ def _code_of_missing(name: str, may_create: bool) -> ErrorCode:
         check_topic_name(name)
     except ApiError as error:
         return error.code
-    # A topic that may be made is made when it is asked for again.
-    is_made_later = may_create and name not in INTERNAL_TOPICS
-    return ErrorCode.LEADER_NOT_AVAILABLE if is_made_later else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    # A topic that may be created either has been, and has no leaders yet, or is when it is asked for again.
+    return ErrorCode.LEADER_NOT_AVAILABLE if may_create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _failed(name: str | None, topic_id: bytes, code: ErrorCode, operations: int = NOT_ASKED) -> MetadataResponseTopic:
+def _failed(
+    name: str | None, topic_id: bytes, code: ErrorCode, operations: int = NOT_ASKED, *, is_internal: bool = False
+) -> MetadataResponseTopic:
     return MetadataResponseTopic(
-        error_code=code, name=name, topic_id=topic_id, is_internal=False, topic_authorized_operations=operations
+        error_code=code, name=name, topic_id=topic_id, is_internal=is_internal, topic_authorized_operations=operations
     )
 
 

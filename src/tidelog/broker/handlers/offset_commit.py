@@ -23,8 +23,9 @@ from tidelog.wire.messages.offset_commit import (
 from tidelog.wire.offset_commit import CommittedTopic, decode_request, encode_response
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
-    from tidelog.broker.node import Node
+    from tidelog.broker.coordinators.replies import Eventual
+    from tidelog.broker.serving.context import Context
+    from tidelog.broker.serving.node import Node
     from tidelog.coordination import Decision
     from tidelog.groups import GroupShard
     from tidelog.network.connection import Slot
@@ -39,7 +40,7 @@ _new = tuple.__new__
 
 def handle(
     request: OffsetCommitRequest, context: Context
-) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
+) -> Eventual[OffsetCommitResponse] | Coroutine[Any, Any, Eventual[OffsetCommitResponse]]:
     """Ask the group's coordinator; partitions that do not exist are refused one by one, whatever it says."""
     if not context.is_allowed(AclOperation.READ, AclResourceType.GROUP, request.group_id):
         return OffsetCommitResponse(topics=[_denied(each, _GROUP_DENIED) for each in request.topics])
@@ -48,7 +49,7 @@ def handle(
     return committed_in_parts(request, OffsetCommitResponse(), _commit, context)
 
 
-def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
+def _commit(request: OffsetCommitRequest, context: Context) -> Eventual[OffsetCommitResponse]:
     partition_count = context.node.image.partition_count
     committer = Committer(
         request.generation_id_or_member_epoch,
@@ -135,7 +136,7 @@ def handle_bytes(
         try:
             codes = _codes(topics, outcome, partition_count)
             slot.fill(encode_response(correlation_id, version, [*denied, *codes] if denied else codes))
-        except Exception as cause:
+        except Exception as cause:  # noqa: BLE001 - it belongs to the request, and no caller knows that
             slot.fail("OffsetCommit", cause)
 
     groups = node.groups

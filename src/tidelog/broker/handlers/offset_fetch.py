@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from tidelog.broker.coordinators import gather
+from tidelog.broker.coordinators.replies import Eventual, gather
 from tidelog.broker.handlers._answers import Answers
 from tidelog.broker.handlers._parts import are_few, in_parts
 from tidelog.coordination import Decision
@@ -27,7 +27,7 @@ from tidelog.wire.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
     from tidelog.coordination import Respond
     from tidelog.groups import GroupShard
 
@@ -55,7 +55,7 @@ class _Fetched(NamedTuple):
 
 def handle(
     request: OffsetFetchRequest, context: Context
-) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+) -> Eventual[OffsetFetchResponse] | Coroutine[Any, Any, Eventual[OffsetFetchResponse]]:
     """Ask the coordinator of each group."""
     if context.api_version >= _SEVERAL_FROM:
         lists = [topic.partition_indexes for group in request.groups for topic in group.topics or ()]
@@ -123,7 +123,9 @@ async def _failed(topics: Sequence[OffsetFetchRequestTopic], code: ErrorCode, co
     return failed
 
 
-def _fetch_group(group: OffsetFetchRequestGroup, require_stable: bool, context: Context) -> OffsetFetchResponseGroup:
+def _fetch_group(
+    group: OffsetFetchRequestGroup, require_stable: bool, context: Context
+) -> Eventual[OffsetFetchResponseGroup]:
     wanted = [(topic.name, topic.partition_indexes) for topic in group.topics or ()]
     reader = _reader(group)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.handlers._record_sets import has_records
 from tidelog.broker.handlers._refusals import REFUSALS, Refusal, refusal_reply
-from tidelog.broker.slices import SLICE_SECONDS
+from tidelog.broker.runtime.slices import SLICE_SECONDS
 from tidelog.metadata.image import INTERNAL_TOPICS
 from tidelog.records.validation import PreparedRecords, TooMuchWorkError
 from tidelog.replication.produce import Errors, PendingProduce, StagedBatch
@@ -27,8 +27,8 @@ from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.produce import PartitionReply, ProduceSpans, decode_request, encode_response, encode_single
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
-    from tidelog.broker.transaction_verification import Verification
+    from tidelog.broker.handlers._verification import Verification
+    from tidelog.broker.serving.node import Node
     from tidelog.network.connection import Slot
     from tidelog.replication.partition import Partition
     from tidelog.storage.producers.verification import VerificationGuard
@@ -58,7 +58,7 @@ def handle_bytes(
     if spans[0] is None:
         _append_all(node, slot, data, spans, version, correlation_id, None)
         return
-    from tidelog.broker.transaction_verification import has_transactional_batches, verify_produce
+    from tidelog.broker.handlers._verification import has_transactional_batches, verify_produce
 
     access = node.access
     if (
@@ -104,7 +104,7 @@ class _Verifying:
             return
         try:
             self._append(verification, ([], [], None))  # which lets the connection's next request begin
-        except Exception as cause:
+        except Exception as cause:  # noqa: BLE001 - it belongs to the request, and no caller knows that
             # No caller handles this error: it belongs to the request.
             self._slot.fail("Produce", cause)
 
@@ -219,7 +219,7 @@ def _go_on_after(
     def then(result: Prepared | None) -> None:
         try:
             go_on((outcomes, staged, result))
-        except Exception as cause:
+        except Exception as cause:  # noqa: BLE001 - it belongs to the request, and no caller knows that
             slot.fail("Produce", cause)
 
     if not node.slices.start(work, then, lambda cause: slot.fail("Produce", cause)):

@@ -1,6 +1,6 @@
 """SaslHandshake and SaslAuthenticate on a connection that is served already: both are errors there.
 
-A connection that has to authenticate itself is not served before it has (`tidelog.broker.authentication`).
+A connection that has to authenticate itself is not served before it has (`tidelog.broker.security.authentication`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tidelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, Sas
 from tidelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
 
 
 def handle_handshake(_request: SaslHandshakeRequest, _context: Context) -> SaslHandshakeResponse:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.coordinators import Reply
-from tidelog.broker.group_coordinator import OFFSETS_TOPIC
+from tidelog.broker.coordinators.replies import Eventual, Reply
 from tidelog.broker.handlers._groups import committed_in_parts
 from tidelog.broker.handlers._parts import are_few
-from tidelog.broker.transaction_verification import NOT_VERIFIED, Verification, verify
+from tidelog.broker.handlers._verification import NOT_VERIFIED, Verification, verify
 from tidelog.coordination import ProducerEpoch
 from tidelog.groups import CommitCodes, Committer
+from tidelog.metadata.image import OFFSETS_TOPIC
 from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.txn_offset_commit import (
@@ -27,8 +27,8 @@ from tidelog.wire.messages.txn_offset_commit import (
 from tidelog.wire.offset_commit import NO_TIMESTAMP, CommittedTopic
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
-    from tidelog.broker.node import Node
+    from tidelog.broker.serving.context import Context
+    from tidelog.broker.serving.node import Node
     from tidelog.storage.producers.verification import VerificationGuard
 
 _ABORTABLE_FROM: Final = 4
@@ -38,7 +38,7 @@ _NO_SEQUENCE: Final = -1
 
 def handle(
     request: TxnOffsetCommitRequest, context: Context
-) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
+) -> Eventual[TxnOffsetCommitResponse] | Coroutine[Any, Any, Eventual[TxnOffsetCommitResponse]]:
     """Verify the transaction, then call the group's coordinator."""
     try:
         context.check_allowed(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id)
@@ -50,7 +50,7 @@ def handle(
     return committed_in_parts(request, TxnOffsetCommitResponse(), _verify_and_commit, context)
 
 
-def _verify_and_commit(request: TxnOffsetCommitRequest, context: Context) -> TxnOffsetCommitResponse:
+def _verify_and_commit(request: TxnOffsetCommitRequest, context: Context) -> Eventual[TxnOffsetCommitResponse]:
     node = context.node
     producer = ProducerEpoch(request.producer_id, request.producer_epoch)
     partition = (OFFSETS_TOPIC, node.groups.partition_of(request.group_id))
@@ -70,8 +70,7 @@ def _verify_and_commit(request: TxnOffsetCommitRequest, context: Context) -> Txn
     verify(node, request.transactional_id, producer, {partition: _NO_SEQUENCE}, is_newer, commit)
     if not reply.is_there:
         node.transactions.reach("offsets-staged")
-    response: TxnOffsetCommitResponse = reply.result()
-    return response
+    return reply.result()
 
 
 def _is_still_verified(
@@ -86,7 +85,7 @@ def _commit(
     allowed: Sequence[TxnOffsetCommitRequestTopic],
     producer: ProducerEpoch,
     context: Context,
-    reply: Reply,
+    reply: Reply[TxnOffsetCommitResponse],
 ) -> None:
     node = context.node
     committer = Committer(request.generation_id, request.member_id, request.group_instance_id)
@@ -112,8 +111,8 @@ def _commit(
         node.transactions.reach("offsets-committed")
         reply(outcome)
 
-    node.groups.runtime.execute(
-        node.groups.partition_of(request.group_id),
+    node.groups.execute(
+        request.group_id,
         lambda shard, now_ms: shard.commit_offsets(
             request.group_id,
             committer,

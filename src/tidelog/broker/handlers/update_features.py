@@ -18,7 +18,7 @@ from tidelog.wire.messages.update_features import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
 
 _UPGRADE: Final = 1
 _UPGRADE_TYPES: Final = (_UPGRADE, 2, 3)
@@ -43,8 +43,7 @@ async def handle(request: UpdateFeaturesRequest, context: Context) -> UpdateFeat
 def _refusal_of_all(context: Context) -> ErrorCode | None:
     if not context.is_allowed(AclOperation.ALTER, AclResourceType.CLUSTER):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    member = context.node.member
-    return None if member is None or member.controller.is_active else ErrorCode.NOT_CONTROLLER
+    return None if context.node.topology.is_controller else ErrorCode.NOT_CONTROLLER
 
 
 def _reason(update: FeatureUpdateKey, version: int) -> str:

@@ -33,8 +33,8 @@ from tidelog.wire.messages.describe_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
-    from tidelog.broker.node import Node
+    from tidelog.broker.serving.context import Context
+    from tidelog.broker.serving.node import Node
 
 logger = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ def _credential_text(change: _Change) -> str | None:
 
 
 def _refusal(change: _Change, node: Node) -> tuple[ErrorCode, str] | None:
-    if node.member is not None and node.image.controller_id != node.broker_id:
+    if not node.topology.is_controller:
         return ErrorCode.NOT_CONTROLLER, "This broker is not the active controller"
     if not change.name:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"

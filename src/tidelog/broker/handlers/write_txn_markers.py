@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.coordinators import Reply, gather
-from tidelog.broker.transaction_markers import write_marker
+from tidelog.broker.coordinators.replies import Eventual, Reply, gather
 from tidelog.coordination import ProducerEpoch
 from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ErrorCode
@@ -19,16 +18,19 @@ from tidelog.wire.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.broker.context import Context
+    from tidelog.broker.serving.context import Context
 
 
-async def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkersResponse:
+Written = Eventual[WritableTxnMarkerPartitionResult]
+
+
+async def handle(request: WriteTxnMarkersRequest, context: Context) -> Eventual[WriteTxnMarkersResponse]:
     """Write them all; answered when each is committed or refused."""
     if not context.is_allowed(AclOperation.ALTER, AclResourceType.CLUSTER, is_logged=False) and not context.is_allowed(
         AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER
     ):
         return WriteTxnMarkersResponse(markers=[_denied(marker) for marker in request.markers])
-    written: list[Reply] = []
+    written: list[Written] = []
     results = [await _write(marker, context, written) for marker in request.markers]
     return gather(written, lambda _: WriteTxnMarkersResponse(markers=results))
 
@@ -50,7 +52,7 @@ def _denied(marker: WritableTxnMarker) -> WritableTxnMarkerResult:
     )
 
 
-async def _write(marker: WritableTxnMarker, context: Context, written: list[Reply]) -> WritableTxnMarkerResult:
+async def _write(marker: WritableTxnMarker, context: Context, written: list[Written]) -> WritableTxnMarkerResult:
     """Stage a marker for each partition of one producer; results are filled when what was `written` is over."""
     producer = ProducerEpoch(marker.producer_id, marker.producer_epoch)
     result = WritableTxnMarkerResult(producer_id=marker.producer_id)
@@ -66,8 +68,7 @@ async def _write(marker: WritableTxnMarker, context: Context, written: list[Repl
             answer.partitions.append(entry)
             reply = _filling(entry)
             written.append(reply)
-            write_marker(
-                context.node,
+            context.node.markers.write(
                 name,
                 index,
                 producer,
@@ -79,7 +80,7 @@ async def _write(marker: WritableTxnMarker, context: Context, written: list[Repl
     return result
 
 
-def _filling(entry: WritableTxnMarkerPartitionResult) -> Reply:
+def _filling(entry: WritableTxnMarkerPartitionResult) -> Reply[WritableTxnMarkerPartitionResult]:
     """Puts the result of one marker into its place in the response."""
 
     def fill(code: ErrorCode) -> WritableTxnMarkerPartitionResult:

@@ -7,39 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.metrics._shapes import Timer, counter, counters, gauge, gauges
-from tidelog.controller import events
 from tidelog.metadata.store import SessionState
 from tidelog.metrics import Distribution, Family, Kind, labels_text
 from tidelog.metrics.families import Sample
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
-    from tidelog.controller.context import ControllerContext
+    from tidelog.broker.serving.node import Node
     from tidelog.replication.fetcher import Fetcher
-
-_EVENTS: Final[dict[str, tuple[type[events.Event], ...]]] = {
-    "autoleaderbalance": (events.AutoPreferredReplicaLeaderElection,),
-    "controlledshutdown": (events.ControlledShutdown,),
-    "controllerchange": (
-        events.Startup,
-        events.ControllerChange,
-        events.Reelect,
-        events.RegisterBrokerAndReelect,
-        events.Expire,
-    ),
-    "controllershutdown": (events.Shutdown,),
-    "isrchange": (events.AlterPartition, events.IsrChangeNotification),
-    "leaderandisrresponsereceived": (events.LeaderAndIsrAnswered, events.ReplicaDeletionsAnswered),
-    "leaderelection": (events.BrokerChange, events.BrokerModifications),
-    "listpartitionreassignment": (events.ListReassignments,),
-    "logdirchange": (events.LogDirEventNotification,),
-    "manualleaderbalance": (events.ReplicaLeaderElection,),
-    "partitionreassignment": (events.ApiReassignment, events.TreeReassignment),
-    "topicchange": (events.TopicChange, events.PartitionModifications),
-    "topicdeletion": (events.TopicDeletion,),
-    "uncleanleaderelectionenable": (events.UncleanLeaderElectionEnable,),
-}
-"""The controller's events by the names of Kafka's timers."""
 
 _SESSION_STATES: Final = {SessionState.CONNECTED: 1, SessionState.SUSPENDED: 0, SessionState.EXPIRED: 2}
 _CONTROLLER: Final = "kafka_controller_kafkacontroller"
@@ -64,15 +38,8 @@ class ClusterFamilies:
     # --- the controller ---
 
     def _controller(self) -> Iterator[Family]:
-        node = self._node
-        member = node.member
-        if member is None:
-            is_active, context, queued = True, None, 0
-        else:
-            controller = member.controller.controller
-            is_active, context, queued = controller.is_active, controller.context, len(controller.events)
-        figures = self._alone() if context is None else _figures(context) if is_active else {}
-        yield gauge(f"{_CONTROLLER}_activecontrollercount", "1 on the active controller.", int(is_active))
+        figures = self._node.topology.controller_figures()
+        yield gauge(f"{_CONTROLLER}_activecontrollercount", "1 on the active controller.", int(figures.is_active))
         for suffix, documentation in (
             ("activebrokercount", "Brokers that are registered, on the controller."),
             ("fencedbrokercount", "Brokers that shut down, on the controller."),
@@ -83,9 +50,10 @@ class ClusterFamilies:
             ("topicstodeletecount", "Topics that are being deleted, on the controller."),
             ("topicsineligibletodeletecount", "Topics whose deletion waits, on the controller."),
         ):
-            yield gauge(f"{_CONTROLLER}_{suffix}", documentation, figures.get(suffix, 0))
-        yield gauge("kafka_controller_controllereventmanager_eventqueuesize", "Events that wait.", queued)
-        queues = {} if member is None else member.queue_sizes()
+            yield gauge(f"{_CONTROLLER}_{suffix}", documentation, figures.cluster.get(suffix, 0))
+        events = "kafka_controller_controllereventmanager"
+        yield gauge(f"{events}_eventqueuesize", "Events that wait.", figures.queued_events)
+        queues = figures.queued_requests
         channels = "kafka_controller_controllerchannelmanager"
         yield gauges(
             f"{channels}_queuesize",
@@ -93,37 +61,24 @@ class ClusterFamilies:
             [(labels_text(("broker_id",), (str(broker_id),)), size) for broker_id, size in queues.items()],
         )
         yield gauge(f"{channels}_totalqueuesize", "All of them.", sum(queues.values()))
-        unclean = 0 if member is None else member.controller.controller.unclean_elections
-        yield counter(f"{_STATS}_uncleanleaderelections", "Elections of replicas that were not in sync.", unclean)
-        if member is not None:
-            for name, kinds in _EVENTS.items():
-                times = self._event_times[name]
-                found = [member.controller.event_times.get(kind) for kind in kinds]
-                times.counts = [
-                    sum(column) for column in zip(*(each.counts for each in found if each), strict=True)
-                ] or (Distribution().counts)
-                timer = self._event_timers.setdefault(name, Timer(times))
-                yield from timer.families(f"{_STATS}_{name}rateandtimems", "Time of the controller's events.")
-        yield gauge(
-            "kafka_server_metadataloader_currentcontrollerid", "The active controller.", node.image.controller_id
+        yield counter(
+            f"{_STATS}_uncleanleaderelections",
+            "Elections of replicas that were not in sync.",
+            figures.unclean_elections,
         )
-
-    def _alone(self) -> dict[str, int]:
-        """The figures of a broker that has no cluster, from its image."""
-        image = self._node.image
-        topics = list(image.topics())
-        return {
-            "activebrokercount": len(image.broker_ids()),
-            "globaltopiccount": len(topics),
-            "globalpartitioncount": sum(len(topic.partitions) for topic in topics),
-            "offlinepartitionscount": sum(each.leader_id < 0 for topic in topics for each in topic.partitions),
-        }
+        for name, counts in figures.event_counts.items():
+            times = self._event_times[name]
+            times.counts = counts
+            timer = self._event_timers.setdefault(name, Timer(times))
+            yield from timer.families(f"{_STATS}_{name}rateandtimems", "Time of the controller's events.")
+        yield gauge(
+            "kafka_server_metadataloader_currentcontrollerid", "The active controller.", self._node.image.controller_id
+        )
 
     # --- followers ---
 
     def _fetchers(self) -> Iterator[Family]:
-        member = self._node.member
-        fetchers = [] if member is None else list(member.fetchers.fetchers())
+        fetchers = list(self._node.topology.fetchers())
         lags: list[int] = [0]
         yield Family(
             "kafka_server_fetcherlagmetrics_consumerlag",
@@ -184,22 +139,3 @@ def _lags(fetchers: list[tuple[tuple[int, int], Fetcher]], lags: list[int]) -> I
         for (topic, index), lag in fetcher.lags():
             lags.append(lag)
             yield "", labels_text(("clientId", "topic", "partition"), (client_id, topic, str(index))), lag
-
-
-def _figures(context: ControllerContext) -> dict[str, int]:
-    """What the active controller knows of the cluster."""
-    leaderships = context.leaderships
-    imbalanced = sum(
-        bool(replicas := context.assignment(partition).replicas) and leadership.leader != replicas[0]
-        for partition, leadership in leaderships.items()
-    )
-    return {
-        "activebrokercount": len(context.live_brokers) - len(context.shutting_down),
-        "fencedbrokercount": len(context.shutting_down),
-        "globaltopiccount": len(context.topics),
-        "globalpartitioncount": sum(map(len, context.topics.values())),
-        "offlinepartitionscount": context.offline_partition_count(),
-        "preferredreplicaimbalancecount": imbalanced,
-        "topicstodeletecount": len(context.topics_to_delete),
-        "topicsineligibletodeletecount": len(context.topics_ineligible_for_deletion),
-    }

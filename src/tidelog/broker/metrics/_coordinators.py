@@ -15,7 +15,7 @@ from tidelog.metrics import Family, Kind, labels_text
 from tidelog.metrics.families import Sample
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
+    from tidelog.broker.serving.node import Node
     from tidelog.groups.classic.group import Group
 
 _GROUP_STATES: Final = {
@@ -27,6 +27,7 @@ _GROUP_STATES: Final = {
 }
 _NEWER: Final = {"Assigning": "CompletingRebalance", "Reconciling": "PreparingRebalance"}
 """States of the newer protocol, by what they are in the older one: Kafka 3.9's gauges have only those."""
+_REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
 _NAME: Final = "kafka_coordinator_group_groupmetadatamanager"
 _OFFSET_LABELS: Final = ("consumergroup", "topic", "partition")
 
@@ -110,7 +111,7 @@ class CoordinatorFamilies:
     def _transactions(self) -> Iterator[Family]:
         node = self._node
         counts: Counter[str] = Counter()
-        for shard in node.transactions.shards():
+        for shard in node.transactions.edge.shards():
             counts.update(transaction.state.value for transaction in shard.transactions())
         yield gauges(
             "tidelog_transaction_transactionalids",
@@ -120,7 +121,7 @@ class CoordinatorFamilies:
         yield gauge(
             "tidelog_coordinator_loading",
             "1 while groups or transactions are being loaded.",
-            int(node.groups.has_loads or node.transactions.has_loads),
+            int(node.groups.has_loads or node.transactions.edge.has_loads),
         )
 
 
@@ -130,3 +131,13 @@ def _member_count(group: Group) -> int:
 
 def _state(group: Group) -> str:
     return group.state.value if group.consumer is None else group.consumer.state_name
+
+
+def waiting_in_groups(node: Node) -> dict[str, int]:
+    """By Kafka's names: groups that wait for members to join or for their assignment, and members whose time runs."""
+    rebalances = heartbeats = 0
+    for shard in node.groups.shards():
+        for group in shard.groups():
+            rebalances += _NEWER.get(_state(group), _state(group)) in _REBALANCING
+            heartbeats += _member_count(group)
+    return {"Rebalance": rebalances, "Heartbeat": heartbeats}

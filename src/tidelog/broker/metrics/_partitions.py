@@ -14,7 +14,7 @@ from tidelog.metrics import Family, Kind, labels_text
 from tidelog.metrics.families import Sample
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
+    from tidelog.broker.serving.node import Node
     from tidelog.replication.partition import Partition
 
 _LATE_MS: Final = 5 * 60 * 1000
@@ -52,7 +52,8 @@ class _Totals:
 
 
 def _is_at_min_isr(partition: Partition) -> bool:
-    return partition.is_leader and len(partition.isr) == partition.log.config.min_insync_replicas
+    needed = partition.replica_set.needed_in_sync(partition.log.config.min_insync_replicas)
+    return partition.is_leader and len(partition.isr) == needed
 
 
 class PartitionFamilies:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog import __version__
+from tidelog.broker.metrics._coordinators import waiting_in_groups
 from tidelog.broker.metrics._shapes import counter, counters, gauge, gauges
 from tidelog.metrics import Family, Kind, labels_text
 
 if TYPE_CHECKING:
     from tidelog.broker.metrics.event_loop import LoopMonitor
-    from tidelog.broker.node import Node
-    from tidelog.timing import Purgatory
+    from tidelog.broker.serving.node import Node
 
 _RUNNING: Final = 3
 """Kafka's number of the state in which a broker serves."""
@@ -96,6 +97,13 @@ class ServerFamilies:
     def _requests(self) -> Iterator[Family]:
         channel, idle = self._node.socket_server.channel, self._monitor.idle_share()
         yield gauge("kafka_network_requestchannel_requestqueuesize", "Requests under way.", channel.queued_requests)
+        available = sys.maxsize if channel.bytes_max > sys.maxsize else max(channel.bytes_max - channel.queued_bytes, 0)
+        yield gauge("kafka_network_socketserver_memorypoolused", "Bytes of requests under way.", channel.queued_bytes)
+        yield gauge(
+            "kafka_network_socketserver_memorypoolavailable",
+            "Bytes that queued.max.request.bytes leaves for more of them; 2^63 - 1 without that limit.",
+            available,
+        )
         yield gauge(
             "tidelog_requestchannel_waitingconnections",
             "Connections that queued.max.requests makes wait.",
@@ -111,15 +119,18 @@ class ServerFamilies:
     def _purgatories(self) -> Iterator[Family]:
         manager, sessions = self._node.replica_manager, self._node.fetch_sessions
         purgatories = (manager.produce_purgatory, manager.fetch_purgatory, manager.delete_records_purgatory)
-        figures: tuple[tuple[str, str, Callable[[Purgatory[Any]], int]], ...] = (
-            ("purgatorysize", "Entries in the watch lists of requests that wait.", lambda each: each.watched),
-            ("numdelayedoperations", "Requests that wait.", lambda each: each.delayed),
-        )
-        for suffix, documentation, read in figures:
+        # What waits elsewhere is in one list each, and watched by nothing.
+        others = {**self._node.topology.waiting(), **waiting_in_groups(self._node)}
+        sizes = {each.name: each.watched for each in purgatories} | others
+        waiting = {each.name: each.delayed for each in purgatories} | others
+        for suffix, documentation, values in (
+            ("purgatorysize", "Entries in the watch lists of requests that wait.", sizes),
+            ("numdelayedoperations", "Requests that wait.", waiting),
+        ):
             yield gauges(
                 f"kafka_server_delayedoperationpurgatory_{suffix}",
                 documentation,
-                [(labels_text(("delayedOperation",), (each.name,)), read(each)) for each in purgatories],
+                [(labels_text(("delayedOperation",), (name,)), value) for name, value in values.items()],
             )
         name = "kafka_server_fetchsessioncache"
         yield gauge(f"{name}_numincrementalfetchsessions", "Incremental fetch sessions.", len(sessions))

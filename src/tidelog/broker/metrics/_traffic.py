@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.metrics._shapes import Timer, counters
-from tidelog.broker.metrics.requests import ApiMetrics
+from tidelog.broker.requests.request_meter import ApiMetrics
 from tidelog.metrics import Distribution, Family, Kind, labels_text
 from tidelog.metrics.families import Sample
-from tidelog.replication.traffic import TopicCounts
+from tidelog.replication.traffic import Conversions, TopicCounts
 from tidelog.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from tidelog.broker.metrics.requests import RequestMeter
-    from tidelog.broker.node import Node
+    from tidelog.broker.requests.request_meter import RequestMeter
+    from tidelog.broker.serving.node import Node
 
 _TIMES: Final[tuple[tuple[str, Callable[[ApiMetrics], Distribution], str, float], ...]] = (
     ("totaltimems", lambda api: api.total, "Time from the arrival of a request until its reply left.", 0.001),
@@ -31,6 +31,15 @@ _TIMES: Final[tuple[tuple[str, Callable[[ApiMetrics], Distribution], str, float]
     ("throttletimems", lambda api: api.throttle, "Time that clients had to wait because of a quota.", 0.001),
     ("requestbytes", lambda api: api.request_bytes, "Size of requests.", 1),
 )
+_CONVERSIONS: Final[tuple[tuple[str, Callable[[Conversions], Distribution], str, float], ...]] = (
+    (
+        "messageconversionstimems",
+        lambda each: each.times,
+        "Time that the conversion of a partition's records took.",
+        0.001,
+    ),
+    ("temporarymemorybytes", lambda each: each.bytes, "Memory of a partition's converted records.", 1),
+)
 _NAME: Final = "kafka_network_requestmetrics"
 
 _BY_TOPIC: Final[tuple[tuple[str, Callable[[TopicCounts], int], str], ...]] = (
@@ -42,7 +51,12 @@ _BY_TOPIC: Final[tuple[tuple[str, Callable[[TopicCounts], int], str], ...]] = (
     ("totalfetchrequests", lambda counts: counts.total_fetch_requests, "Partitions of Fetch requests."),
     ("failedproducerequests", lambda counts: counts.failed_produce_requests, "Partitions that refused records."),
     ("failedfetchrequests", lambda counts: counts.failed_fetch_requests, "Partitions that could not be read."),
-    ("fetchmessageconversions", lambda counts: counts.fetch_conversions, "Partitions converted for old clients."),
+    ("fetchmessageconversions", lambda counts: counts.fetch_conversions, "Records converted for old clients."),
+    (
+        "producemessageconversions",
+        lambda counts: counts.produce_conversions,
+        "Records converted from an old format or to the codec of their topic.",
+    ),
 )
 _TOPICS: Final = "kafka_server_brokertopicmetrics"
 
@@ -54,6 +68,12 @@ class RequestFamilies:
         self._node = node
         self._meter = meter
         self._timers: dict[tuple[str, str], Timer] = {}
+        traffic = node.replica_manager.traffic
+        assert traffic is not None, "a broker with metrics counts"
+        self._conversions = [
+            (suffix, documentation, [(api, Timer(read(each), unit)) for api, each in traffic.conversions.items()])
+            for suffix, read, documentation, unit in _CONVERSIONS
+        ]
 
     def families(self) -> Iterator[Family]:
         apis = sorted(self._meter.apis(), key=lambda api: api.name)
@@ -71,6 +91,13 @@ class RequestFamilies:
             name = f"{_NAME}_{suffix}"
             yield Family(name, Kind.GAUGE, documentation, self._times(apis, suffix, read, unit))
             counts = [("", labels_text(("request",), (api.name,)), api.count) for api in apis]
+            yield Family(f"{name}_count", Kind.COUNT, f"{documentation} How many.", counts)
+        for suffix, documentation, timers in self._conversions:
+            name = f"{_NAME}_{suffix}"
+            labelled = [(labels_text(("request",), (api,)), timer) for api, timer in timers]
+            samples = [sample for labels, timer in labelled for sample in timer.samples(labels)]
+            yield Family(name, Kind.GAUGE, documentation, samples)
+            counts = [("", labels, timer.count) for labels, timer in labelled]
             yield Family(f"{name}_count", Kind.COUNT, f"{documentation} How many.", counts)
         yield counters(
             f"{_NAME}_errors", "Errors in replies, by partition where partitions have their own.", self._errors(apis)
@@ -117,8 +144,7 @@ class TopicFamilies:
         total = traffic.total()
         for suffix, read, documentation in _BY_TOPIC:
             yield counters(f"{_TOPICS}_{suffix}", documentation, self._counts(read, total))
-        member = self._node.member
-        fetched, reassigned = (0, 0) if member is None else member.fetchers.bytes_fetched()
+        fetched, reassigned = self._node.topology.bytes_fetched()
         for suffix, documentation, value in (
             ("replicationbytesin", "Bytes fetched from leaders.", fetched),
             ("replicationbytesout", "Bytes sent to followers.", traffic.replication_bytes_out),

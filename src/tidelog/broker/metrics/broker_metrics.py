@@ -18,8 +18,8 @@ from tidelog.metrics.process import process_families
 from tidelog.replication.traffic import TrafficCounters
 
 if TYPE_CHECKING:
-    from tidelog.broker.metrics.requests import RequestMeter
-    from tidelog.broker.node import Node
+    from tidelog.broker.requests.request_meter import RequestMeter
+    from tidelog.broker.serving.node import Node
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class BrokerMetrics:
         """Where pages are served, as URLs."""
         traffic = TrafficCounters(lambda name: node.image.topic(name) is not None, self._is_added)
         node.replica_manager.traffic = traffic
-        node.topics.add_deletion_listener(traffic.forget)
+        node.hosted_topics.add_deletion_listener(traffic.forget)
         for collector in (
             ServerFamilies(node, self._monitor).families,
             TopicFamilies(node).families,

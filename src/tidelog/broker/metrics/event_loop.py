@@ -19,7 +19,7 @@ from tidelog.broker.metrics._shapes import Timer, counter, counters, gauge
 from tidelog.metrics import Distribution, Family, labels_text
 
 if TYPE_CHECKING:
-    from tidelog.broker.metrics.requests import RequestMeter
+    from tidelog.broker.requests.request_meter import RequestMeter
 
 _BEAT_SECONDS: Final = 0.025
 STALL_SECONDS: Final = 0.05

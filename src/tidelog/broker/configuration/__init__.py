@@ -1,0 +1,1 @@
+"""The settings of a running broker: what packages derive from them, and how they change."""

@@ -1,0 +1,1 @@
+"""The edges of the group and the transaction coordinator, between handlers and the cores."""

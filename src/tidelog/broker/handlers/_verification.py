@@ -1,0 +1,154 @@
+"""Before a batch of a transaction is appended: is its partition part of that transaction (KIP-890)?
+
+A producer that was delayed could otherwise write into a partition after its transaction has ended, or into one that the
+coordinator does not know; that transaction would never end, and read-committed consumers would wait for ever. Called
+by the handlers of Produce and TxnOffsetCommit; off with `transaction.partition.verification.enable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidelog.coordination import ProducerEpoch
+from tidelog.records.header import (
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+    TRANSACTIONAL_BIT,
+    unpack_attributes_and_producer,
+)
+from tidelog.storage.producers.verification import OPEN, VerificationGuard
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.partitions import PartitionKey
+
+if TYPE_CHECKING:
+    from tidelog.broker.serving.node import Node
+    from tidelog.wire.produce import ProduceSpans
+
+_ABORTABLE_FROM: Final = 11
+"""The version of Produce whose clients know that an error ends only the transaction."""
+
+_TRANSLATED: Final = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
+}
+"""The coordinator's errors, as a partition's errors in a Produce response; producers retry the last four."""
+
+
+class Verified(NamedTuple):
+    """A partition may be appended to, with this guard, or it may not."""
+
+    refusal: ApiError | None = None
+    guard: VerificationGuard | None = None
+
+
+NOT_VERIFIED: Final = Verified()
+"""For batches outside of transactions, and where verification is off."""
+
+Verification = Mapping["PartitionKey", Verified]
+
+
+def has_transactional_batches(spans: ProduceSpans, data: bytearray | memoryview) -> bool:
+    return any(
+        end - start >= HEADER_BYTES
+        and data[start + MAGIC_POSITION] == MAGIC
+        and unpack_attributes_and_producer(data, start)[0] & TRANSACTIONAL_BIT
+        for _, _, start, end in spans.partitions
+    )
+
+
+def verify_produce(
+    node: Node, spans: ProduceSpans, data: bytearray | memoryview, version: int, then: Callable[[Verification], None]
+) -> None:
+    """Verify the transactional batches of a request.
+
+    `then` is called at once if the coordinator is on this broker or need not be asked, else later.
+    """
+    producers: set[ProducerEpoch] = set()
+    sequences: dict[PartitionKey, int] = {}
+    for topic, index, start, end in spans.partitions:
+        if end - start < HEADER_BYTES or data[start + MAGIC_POSITION] != MAGIC:
+            continue
+        attributes, producer_id, epoch, sequence = unpack_attributes_and_producer(data, start)
+        if attributes & TRANSACTIONAL_BIT:
+            producers.add(ProducerEpoch(producer_id, epoch))
+            sequences[topic.decode(), index] = sequence
+    if len(producers) > 1:
+        error = ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "one request holds batches of more than one producer")
+        then(dict.fromkeys(sequences, Verified(error)))
+    elif not producers:
+        then({})
+    else:
+        assert spans.transactional_id is not None, "only such requests are verified"
+        verify(node, spans.transactional_id, producers.pop(), sequences, version >= _ABORTABLE_FROM, then)
+
+
+def verify(
+    node: Node,
+    transactional_id: str,
+    producer: ProducerEpoch,
+    sequences: Mapping[PartitionKey, int],
+    knows_abortable: bool,
+    then: Callable[[Verification], None],
+) -> None:
+    """Ask the coordinator about partitions in which the transaction is not open yet; `then` gets the answer."""
+    if not node.config.transaction_partition_verification_enable:
+        then({})
+        return
+    found: dict[PartitionKey, Verified] = {}
+    asked: list[PartitionKey] = []
+    now_ms = node.clock.wall_ms()
+    for key, sequence in sequences.items():
+        partition = node.replica_manager.find(*key)
+        if partition is None or not partition.is_leader:
+            continue  # the append says why not
+        guard = partition.log.producer_state.begin_verification(*producer, sequence, now_ms)
+        found[key] = Verified(None, guard)
+        if guard is not OPEN:
+            asked.append(key)
+    if not asked:
+        then(found)
+        return
+
+    def on_answer(codes: Mapping[PartitionKey, ErrorCode]) -> None:
+        for key, code in codes.items():
+            if code is not ErrorCode.NONE:
+                _withdraw(node, key, producer)
+                found[key] = Verified(_refusal(code, knows_abortable))
+        then(found)
+
+    coordinator_id = _coordinator_elsewhere(node, transactional_id)
+    if coordinator_id is None:
+        node.transactions.verify(transactional_id, producer, asked, on_answer)
+    else:
+        node.topology.verify(coordinator_id, transactional_id, producer, asked, on_answer)
+
+
+def _coordinator_elsewhere(node: Node, transactional_id: str) -> int | None:
+    """The broker that coordinates a transactional id, if it is another one."""
+    try:
+        broker_id = node.transactions.edge.find(transactional_id)
+    except ApiError:
+        return None  # the coordinator of this broker says why
+    return None if broker_id == node.broker_id else broker_id
+
+
+def _withdraw(node: Node, key: PartitionKey, producer: ProducerEpoch) -> None:
+    """Nothing may be appended with a guard that the coordinator did not agree to."""
+    partition = node.replica_manager.find(*key)
+    if partition is not None:
+        partition.log.producer_state.verifications.end(producer.producer_id)
+
+
+def _refusal(code: ErrorCode, knows_abortable: bool) -> ApiError:
+    if code is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+        return ApiError(ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
+    translated = _TRANSLATED.get(code)
+    if translated is ErrorCode.NOT_ENOUGH_REPLICAS:
+        text = f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}"
+        return ApiError(translated, text)
+    return ApiError(translated or code)

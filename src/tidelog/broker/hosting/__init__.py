@@ -1,0 +1,1 @@
+"""The logs of the partitions that this broker has replicas of."""
