@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from tidelog.client.aio.producer.transaction_state import TransactionHandle
     from tidelog.client.arrow.deliveries import BlockingTableDelivery, SentTable, TableDelivery
     from tidelog.client.consumer import Consumer
+    from tidelog.client.database_offsets import DatabaseConnection, DatabaseOffsets, OffsetsFenced, SeekingConsumer
     from tidelog.client.errors import (
         ApiError,
         AuthenticationFailed,
@@ -138,9 +139,17 @@ if TYPE_CHECKING:
     from tidelog.client.producer import BlockingDelivery, Producer
     from tidelog.client.retry.consumer import AsyncRetryingConsumer, RetryingConsumer, current_attempt, retrying
     from tidelog.client.retry.policy import RetryPolicy
-    from tidelog.client.retry.redis_queue import ClaimedRecord, RedisQueue, RedisUnavailable, WaitingRecord
+    from tidelog.client.retry.redis_queue import (
+        ArrivedRecord,
+        ClaimedRecord,
+        RedisQueue,
+        RedisUnavailable,
+        WaitingRecord,
+    )
     from tidelog.client.retry.run import RetryCounts
     from tidelog.client.serialization import Deserializer, HeadersDeserializer, HeadersSerializer, Serializer
+    from tidelog.client.spool.file import SpoolFull
+    from tidelog.client.spool.spool import AsyncProducerSpool, ProducerSpool
     from tidelog.client.types import ArrowStream, BrokerNode, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
     from tidelog.wire.errors import ErrorCode
 
@@ -160,12 +169,14 @@ __all__ = [
     "AdminOptions",
     "AlterOperation",
     "ApiError",
+    "ArrivedRecord",
     "ArrowStream",
     "Assignment",
     "Assignor",
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncProducerSpool",
     "AsyncRetryingConsumer",
     "AuthenticationFailed",
     "BlockingDelivery",
@@ -204,6 +215,8 @@ __all__ = [
     "ConsumerRecords",
     "CorruptRecords",
     "CreatedTopic",
+    "DatabaseConnection",
+    "DatabaseOffsets",
     "DeadlinePassed",
     "DelayedListing",
     "DelayedRecord",
@@ -235,6 +248,7 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "OffsetOutOfRange",
+    "OffsetsFenced",
     "PartitionDescription",
     "PartitionMetadata",
     "PartitionRacks",
@@ -248,6 +262,7 @@ __all__ = [
     "ProducerOptions",
     "ProducerPartitionMetrics",
     "ProducerRecord",
+    "ProducerSpool",
     "Reassignment",
     "RebalanceInProgress",
     "RebalanceListener",
@@ -266,9 +281,11 @@ __all__ = [
     "RoundRobinPartitioner",
     "ScramCredentialDeletion",
     "ScramCredentialUpsert",
+    "SeekingConsumer",
     "SentTable",
     "SerializationFailed",
     "Serializer",
+    "SpoolFull",
     "Subscription",
     "TableDelivery",
     "TimestampType",
@@ -309,6 +326,8 @@ _HOMES = {
     "Assignor": "aio.consumer.assignors.base",
     "AsyncAdmin": "aio.admin.admin",
     "AsyncConsumer": "aio.consumer.consumer",
+    "AsyncProducerSpool": "spool.spool",
+    "ProducerSpool": "spool.spool",
     "AsyncProducer": "aio.producer.producer",
     "BlockingDelivery": "producer",
     "BlockingTableDelivery": "arrow.deliveries",
@@ -349,6 +368,8 @@ _HOMES = {
     "CorruptRecords": "aio.consumer.errors",
     "CreatedTopic": "aio.admin.types",
     "DelegationToken": "aio.admin.types",
+    "DatabaseConnection": "database_offsets",
+    "DatabaseOffsets": "database_offsets",
     "DeadlinePassed": "errors",
     "Delivery": "aio.producer.delivery",
     "DeliveryCallback": "aio.producer.batch",
@@ -380,6 +401,7 @@ _HOMES = {
     "OffsetAndMetadata": "types",
     "OffsetAndTimestamp": "aio.consumer.types",
     "OffsetOutOfRange": "aio.consumer.errors",
+    "OffsetsFenced": "database_offsets",
     "PartitionDescription": "aio.admin.types",
     "PartitionMetadata": "aio.metadata",
     "PartitionRacks": "aio.consumer.assignors.base",
@@ -404,6 +426,7 @@ _HOMES = {
     "RequestMetrics": "metrics",
     "ResourceType": "aio.admin.types",
     "RoundRobinPartitioner": "aio.producer.partitioners",
+    "SeekingConsumer": "database_offsets",
     "SentTable": "arrow.deliveries",
     "SerializationFailed": "errors",
     "Serializer": "serialization",
@@ -423,7 +446,9 @@ _HOMES = {
     "AsyncRetryingConsumer": "retry.consumer",
     "RetryingConsumer": "retry.consumer",
     "RetryPolicy": "retry.policy",
+    "SpoolFull": "spool.file",
     "RetryCounts": "retry.run",
+    "ArrivedRecord": "retry.redis_queue",
     "ClaimedRecord": "retry.redis_queue",
     "RedisQueue": "retry.redis_queue",
     "RedisUnavailable": "retry.redis_queue",

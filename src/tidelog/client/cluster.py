@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.driver import Answers, Driver, answer_of
 from tidelog.client.aio.consumer.completed_fetch import CompletedFetch, Decoding
-from tidelog.client.aio.consumer.fetch_session import LAST_VERSION_WITH_NAMES
 from tidelog.client.aio.consumer.types import ConsumerRecord
 from tidelog.client.aio.metadata import TopicMetadata, topic_from
 from tidelog.client.aio.network import NetworkClient
@@ -25,12 +24,12 @@ from tidelog.client.aio.producer.sequences import ProducerIdentity
 from tidelog.client.aio.producer.transaction_state import TransactionHandle
 from tidelog.client.aio.reactions import check_code, refusal
 from tidelog.client.errors import ApiError, DeadlinePassed
+from tidelog.client.fetch_session import LAST_VERSION_WITH_NAMES
 from tidelog.client.patience import Patience
 from tidelog.client.types import Places, TopicPartition
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse
-from tidelog.wire.messages.fetch import FetchPartition, FetchTopic, PartitionData
-from tidelog.wire.messages.metadata import MetadataRequestTopic
+from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 __all__ = ["Cluster", "FetchLimits", "TopicsSeen"]
 

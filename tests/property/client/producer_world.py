@@ -20,15 +20,21 @@ from tidelog.client.aio.producer.sender import Sender
 from tidelog.client.aio.producer.sequences import ProducerIdentity, SequenceTracker
 from tidelog.client.aio.producer.settings import load_producer_settings
 from tidelog.client.aio.producer.sink import Missing, RecordSink
+from tidelog.client.aio.waits import WAITS, Wait, WakeUp
 from tidelog.client.errors import ConnectionLost
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import MetadataResponse, ProduceRequest, ProduceResponse
 from tidelog.wire.messages.metadata import (
+    MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from tidelog.wire.messages.produce import PartitionProduceResponse, TopicProduceResponse
+from tidelog.wire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 
 TOPIC = "topic"
 VERSION = ProduceRequest.versions[1]
@@ -88,6 +94,8 @@ class World:
         self.refusals: deque[tuple[ErrorCode, bool]] = deque()
         """What the next batches are answered instead, and whether they are stored before."""
         self.is_connected = True
+        self.on_change: Callable[[], None] | None = None
+        self.is_metadata_requested = False
         self.metadata = MetadataCache(max_age_ms=1 << 40)
         self.settings = load_producer_settings({"bootstrap.servers": "fake:1"}, settings)
         self.sent: list[list[tuple[bytes, Delivery]]] = [[] for _ in range(partitions)]
@@ -113,12 +121,20 @@ class World:
     def now_ms(self) -> int:
         return self.now_ms_value
 
-    def ready_connection(self, _node_id: int, _on_change: Callable[[], None]) -> FakeConnection | None:
+    def ready_connection(self, _node_id: int, on_change: Callable[[], None]) -> FakeConnection | None:
         limit = self.settings.max_in_flight_requests_per_connection
-        return self.connection if self.is_connected and self.connection.in_flight < limit else None
+        if self.is_connected and self.connection.in_flight < limit:
+            return self.connection
+        self.on_change = on_change
+        return None
+
+    def _changed(self) -> None:
+        on_change, self.on_change = self.on_change, None
+        if on_change is not None:
+            on_change()
 
     def request_refresh(self) -> None:
-        pass
+        self.is_metadata_requested = True
 
     def spawn(self, work: Any) -> Any:
         work.close()
@@ -154,6 +170,7 @@ class World:
         if self.connection.replies:
             exchange = self.connection.replies.popleft()
             exchange.future.set_result(exchange.reply)
+            self._changed()
             await self.settle()
 
     async def lose_connection(self) -> None:
@@ -162,7 +179,44 @@ class World:
         self.zombies += lost.requests
         for exchange in [*lost.replies, *lost.requests]:
             exchange.future.set_exception(ConnectionLost("fake:1", "by the test"))
+        self._changed()
         await self.settle()
+
+    async def connect(self, *, is_connected: bool) -> None:
+        """The connection comes up, or no more requests can be written to it."""
+        self.is_connected = is_connected
+        if is_connected:
+            self._changed()
+        await self.settle()
+
+    async def lead(self, *, has_leader: bool) -> None:
+        """Metadata comes: the partitions have a leader, or none."""
+        self.is_metadata_requested = False
+        self.metadata.update(_metadata(len(self.logs), leader=0 if has_leader else -1), 0, wanted=[TOPIC])
+        self.accumulator.learn(self.metadata.topics[TOPIC], self.metadata)
+        self.sender.wake()
+        await self.settle()
+
+    def check_waits(self) -> None:
+        """No queue waits without something to come that ends the wait."""
+        for queue in self.topic_queue.queues:
+            if queue.batches:
+                wait = self.accumulator.wait_of(queue, self.now_ms_value) or Wait.BATCH_CONNECTION
+                assert any(self._comes(each, queue.partition) for each in WAITS[wait]), (
+                    f"partition {queue.partition} waits for {wait.value}; nothing of that is to come"
+                )
+
+    def _comes(self, wake_up: WakeUp, partition: int) -> bool:
+        if wake_up is WakeUp.METADATA:
+            return self.is_metadata_requested
+        if wake_up is WakeUp.LINK:
+            return self.on_change is not None
+        if wake_up is WakeUp.REPLY:
+            return any(partition in each.batches for each in [*self.connection.requests, *self.connection.replies])
+        # A timer for what is to be sent again or may grow; that of delivery.timeout.ms is of another order.
+        limit_s = max(self.settings.retry_backoff_max_ms * 1.2, self.settings.linger_ms) / 1000 + 0.1
+        timer = self.sender._timer
+        return timer is not None and timer.when() - asyncio.get_running_loop().time() <= limit_s
 
     def arrive_late(self) -> None:
         """A request of a lost connection arrives after all, and its answer is lost."""
@@ -206,14 +260,14 @@ class World:
         exchange.reply = ProduceResponse(responses=[TopicProduceResponse(name=TOPIC, partition_responses=answers)])
 
 
-def _metadata(partitions: int) -> MetadataResponse:
+def _metadata(partitions: int, leader: int = 0) -> MetadataResponse:
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=0, host="fake", port=1)],
         topics=[
             MetadataResponseTopic(
                 name=TOPIC,
                 partitions=[
-                    MetadataResponsePartition(partition_index=index, leader_id=0, leader_epoch=0)
+                    MetadataResponsePartition(partition_index=index, leader_id=leader, leader_epoch=0)
                     for index in range(partitions)
                 ],
             )

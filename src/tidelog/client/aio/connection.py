@@ -29,7 +29,7 @@ from tidelog.client.errors import (
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.frames import encode_request, response_body_offset
-from tidelog.wire.messages import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.wire.primitives import Buffer
 from tidelog.wire.schema import Message
 
@@ -239,10 +239,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if isinstance(exc, ssl.SSLError) and not self.is_open:
             # With TLS 1.3 a broker rejects a client's certificate when the handshake is over for the client.
             return AuthenticationFailed(self.address, tls_failure(exc))
+        if not self.served and (exc is None or isinstance(exc, ConnectionError)):
+            return ConnectionLost(self.address, "closed by the broker without a reply; check security.protocol")
         if isinstance(exc, OSError):
             return ConnectionLost(self.address, _reason(exc))
-        if not self.served:
-            return ConnectionLost(self.address, "closed by the broker without a reply; check security.protocol")
         return ConnectionLost(self.address, "closed by the broker")
 
     # Requests and replies.

@@ -12,7 +12,7 @@ from tidelog.client.aio.reactions import error_code_of, reaction_to
 from tidelog.client.errors import ApiError, BrokerUnavailable, DeadlinePassed
 from tidelog.client.types import BrokerNode
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from tidelog.client.aio.network import NetworkClient

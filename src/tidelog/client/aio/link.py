@@ -1,7 +1,7 @@
 """One broker: its connection, opened when needed, the back-off between attempts and the requests in flight.
 
 `NetworkClient` keeps one per broker and channel. A broker that refuses connections is not tried again before its
-back-off has passed; callers that can wait do so in `acquire`, those that cannot ask `ready`.
+back-off has passed; callers that can wait do so in `send`, those that cannot ask `ready`.
 """
 
 import asyncio
@@ -10,13 +10,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from tidelog.client.aio.backoff import Backoff
-from tidelog.client.aio.connection import BrokerConnection
+from tidelog.client.aio.connection import BrokerConnection, Response
 from tidelog.client.aio.counters import BrokerCounters
 from tidelog.client.aio.reachability import Reachability
 from tidelog.client.aio.settings import CommonSettings
 from tidelog.client.aio.transport import Connector
 from tidelog.client.errors import AuthenticationFailed, BrokerUnavailable, ClientError, ConnectionLost
 from tidelog.client.types import BrokerNode
+from tidelog.wire.schema import Message
 
 
 class Spawn(Protocol):
@@ -94,6 +95,33 @@ class Link:
                 return connection
             else:
                 await self._wait_for_place()
+
+    async def send(
+        self,
+        request: Message,
+        response: type[Response],
+        *,
+        timeout_ms: int | None = None,
+        at_most: int | None = None,
+    ) -> Response:
+        """Wait for a place, write `request`, and wait for its reply."""
+        return await (await self.write(request, response, timeout_ms=timeout_ms, at_most=at_most))
+
+    async def write(
+        self,
+        request: Message,
+        response: type[Response],
+        *,
+        timeout_ms: int | None = None,
+        at_most: int | None = None,
+    ) -> "asyncio.Future[Response]":
+        """Wait for a place and write `request`; the future is its reply."""
+        connection = await self.acquire()
+        try:
+            return connection.send(request, response, timeout_ms=timeout_ms, at_most=at_most)
+        except BaseException:
+            self._place_is_free()  # this caller was given it and cannot use it
+            raise
 
     def ready(self, on_change: Callable[[], None]) -> BrokerConnection | None:
         """The connection if it can take a request now. Else None: it connects, and `on_change` is called later."""

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 from tidelog.client.types import BrokerNode, TopicPartition
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from tidelog.wire.partitions import NO_EPOCH
 from tidelog.wire.primitives import NO_UUID
 
 NO_NODE: Final = -1
-NO_EPOCH: Final = -1
 
 
 class PartitionMetadata(NamedTuple):
@@ -174,6 +174,11 @@ _TRANSIENT: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
+
+
+FINAL_TOPIC_ERRORS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
+"""Errors of a topic that end the wait for its metadata, as in Kafka's clients. After all others it is asked for again:
+a topic cannot be created while too few brokers are up, for example."""
 
 
 def _is_transient(topic: TopicMetadata) -> bool:

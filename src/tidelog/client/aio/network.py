@@ -66,6 +66,7 @@ class NetworkClient:
         self._made_at = self._loop.time()
         self.reachability = Reachability(settings.bootstrap_timeout_ms, self.now_ms())
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._on_task_end: Callable[[], None] = _nothing
         self._refresher = MetadataRefresher(self, topics_wanted, may_create_topics)
         self._coordinators = CoordinatorLookup(self)
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -103,8 +104,16 @@ class NetworkClient:
         """Run `work` beside the caller, until it ends or the client is closed. It must handle its own errors."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._task_ended)
         return task
+
+    def _task_ended(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        self._on_task_end()
+
+    def on_task_end(self, listener: Callable[[], None]) -> None:
+        """Call `listener` at the end of every task that `spawn` has begun: what it has changed is to be looked at."""
+        self._on_task_end = listener
 
     def now_ms(self) -> int:
         """Monotonic time, as all deadlines here use it."""
@@ -123,9 +132,7 @@ class NetworkClient:
         channel: int = DEFAULT_CHANNEL,
     ) -> Response:
         """Ask one broker. Waits for the connection, its back-off, and a place in flight."""
-        link = self.link(node_id, channel)
-        connection = await link.acquire()
-        return await connection.send(request, response, timeout_ms=timeout_ms, at_most=at_most)
+        return await self.link(node_id, channel).send(request, response, timeout_ms=timeout_ms, at_most=at_most)
 
     async def send_to_any(
         self, request: Message, response: type[Response], *, timeout_ms: int | None = None, at_most: int | None = None

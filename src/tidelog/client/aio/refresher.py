@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.client.aio.backoff import Backoff
 from tidelog.client.errors import BrokerUnavailable, ClientClosed, ClientError, DeadlinePassed
-from tidelog.wire.messages import MetadataRequest, MetadataResponse
-from tidelog.wire.messages.metadata import MetadataRequestTopic
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 if TYPE_CHECKING:
     from tidelog.client.aio.network import NetworkClient

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from tidelog.client.aio.transport import PlainConnector, tls_failure
-from tidelog.client.errors import AuthenticationFailed, ClientConfigError
+from tidelog.client.aio.transport import NO_TLS_HANDSHAKE, PlainConnector, tls_failure
+from tidelog.client.errors import AuthenticationFailed, BrokerUnavailable, ClientConfigError
 from tidelog.client.logins import login_of
 from tidelog.config.errors import ConfigError
 from tidelog.security.errors import SaslError
@@ -82,6 +82,8 @@ class SecureConnector(PlainConnector):
             )
         except ssl.SSLError as error:
             raise AuthenticationFailed(connection.address, tls_failure(error)) from error
+        except (ConnectionResetError, ConnectionAbortedError, BrokenPipeError) as error:
+            raise BrokerUnavailable(connection.address, NO_TLS_HANDSHAKE) from error
         sock = transport.get_extra_info("socket")
         if sock is not None:
             self._tune(sock)

@@ -51,7 +51,8 @@ class SecuritySettings(Settings, area="security"):
         doc="How long the token endpoint is tried again.")
     ssl_protocol: str = setting("ssl.protocol", "TLSv1.3", doc="Newest TLS version.")
     ssl_enabled_protocols: tuple[str, ...] = setting(
-        "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"), doc="TLS versions that are allowed.")
+        "ssl.enabled.protocols", ("TLSv1.2", "TLSv1.3"),
+        doc="TLS versions that are allowed. Others than these two are left out with a warning.")
     ssl_cipher_suites: tuple[str, ...] = setting(
         "ssl.cipher.suites", (), doc="Cipher suites that are allowed; empty allows OpenSSL's own.")
     ssl_keystore_type: str = setting("ssl.keystore.type", "JKS", doc="Format of the key store: PEM or PKCS12.")

@@ -16,6 +16,7 @@ from tidelog.client.errors import ClientConfigError
 from tidelog.config.declaration import MINUTE_MS, SECOND_MS, Check, Setting, Settings, setting
 from tidelog.config.errors import ConfigError
 from tidelog.config.kinds import BOOLEAN, DOUBLE, INT, LIST, LONG, SHORT, STRING, Kind
+from tidelog.config.names import advice_about
 
 Group = TypeVar("Group", bound=Settings)
 
@@ -172,11 +173,8 @@ def _find(group: type[Settings], name: str) -> Setting:
     declared = group.settings.get(name) or group.settings.get(name.replace("_", "."))
     if declared is not None:
         return declared
-    from difflib import get_close_matches
-
-    close = get_close_matches(name.replace("_", "."), group.settings, n=1)
-    advice = f"; did you mean {close[0]!r}?" if close else ""
-    raise ClientConfigError(f"{name!r} is not a setting of this client{advice}")
+    advice = advice_about(name.replace("_", "."), group.settings, "{!r}")
+    raise ClientConfigError(f"{name!r} is not a setting of this client{advice and f'; {advice}'}")
 
 
 def _typed(declared: Setting, value: Any) -> Any:

@@ -52,6 +52,10 @@ class PlainConnector:
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
 
 
+NO_TLS_HANDSHAKE: Final = (
+    "the connection was closed during the TLS handshake; check security.protocol, as the port may not use TLS"
+)
+"""Such a listener takes the handshake for a request that is far too large, and closes the connection."""
 _NO_TLS: Final = "the broker does not speak TLS on this port (security.protocol)"
 _CERTIFICATE_REJECTED: Final = "the broker rejects this client's certificate (ssl.keystore.*)"
 _REASONS: Final = {

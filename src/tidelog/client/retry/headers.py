@@ -19,6 +19,11 @@ ORIGIN_PARTITION: Final = "tidelog.origin.partition"
 ORIGIN_OFFSET: Final = "tidelog.origin.offset"
 ORIGIN_TIMESTAMP_MS: Final = "tidelog.origin.timestamp.ms"
 SEQUENCE: Final = "tidelog.sequence"
+RETURN_TOPIC: Final = "tidelog.return.topic"
+REPLAYED_BY: Final = "tidelog.replayed.by"
+"""Who sent a dead letter back, where that is known."""
+REPLAYED: Final = "tidelog.replayed"
+"""On a dead letter that was sent back, so that a pipeline knows that it comes late."""
 
 OWN: Final = frozenset(
     {
@@ -33,6 +38,9 @@ OWN: Final = frozenset(
         ORIGIN_OFFSET,
         ORIGIN_TIMESTAMP_MS,
         SEQUENCE,
+        RETURN_TOPIC,
+        REPLAYED_BY,
+        REPLAYED,
     }
 )
 
@@ -58,7 +66,11 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """The history of a record. `due_ms` is None for dead letters, `sequence` where order is not kept."""
+    """The history of a record.
+
+    `due_ms` is None for dead letters, `sequence` where order is not kept. `return_topic` is where a retry service sends
+    the record when it is due; a record that is read there with this header is a retry.
+    """
 
     pipeline: str
     attempts: int
@@ -68,6 +80,7 @@ class Trail:
     origin: Origin
     due_ms: int | None = None
     sequence: int | None = None
+    return_topic: str | None = None
 
 
 def encode(trail: Trail) -> tuple[Header, ...]:
@@ -84,6 +97,7 @@ def encode(trail: Trail) -> tuple[Header, ...]:
         ORIGIN_OFFSET: trail.origin.offset,
         ORIGIN_TIMESTAMP_MS: trail.origin.timestamp_ms,
         SEQUENCE: trail.sequence,
+        RETURN_TOPIC: trail.return_topic,
     }
     return tuple((name, str(value).encode("utf-8", "replace")) for name, value in values.items() if value is not None)
 
@@ -108,6 +122,7 @@ def decode(headers: Iterable[Header]) -> Trail | None:
         origin,
         _number(texts, DUE_MS) if DUE_MS in texts else None,
         _number(texts, SEQUENCE) if SEQUENCE in texts else None,
+        _text(texts, RETURN_TOPIC) if RETURN_TOPIC in texts else None,
     )
 
 

@@ -8,10 +8,11 @@ Transactions may commit changes in another order than they happened, because eac
 unfinished record. Each change therefore names its number, and the range of a key is kept until all are committed.
 """
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from tidelog.client.retry.waiting_numbers import WaitingNumbers, decode_numbers
 
 
 class KeyAddress(NamedTuple):
@@ -31,97 +32,88 @@ class Change(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Range:
-    head: int
-    tail: int
+class _State:
+    numbers: WaitingNumbers
+    committed: WaitingNumbers
     attempts: int = 1
     """How often the head has failed, as far as it is known."""
-    committed_head: int = 0
-    committed_tail: int = 0
     pending: int = 0
     """Changes that are not committed."""
-
-    def has(self, sequence: int | None) -> bool:
-        return sequence is not None and self.head <= sequence < self.tail
 
 
 class KeyOrder:
     """The keys with waiting records of the partitions that this member reads."""
 
     def __init__(self) -> None:
-        self._ranges: dict[KeyAddress, _Range] = {}
+        self._states: dict[KeyAddress, _State] = {}
 
     def is_turn(self, address: KeyAddress, sequence: int | None) -> bool:
         """Whether a record may be handled. A number that is not known counts as a new record."""
-        found = self._ranges.get(address)
-        if found is None or found.head == found.tail:
-            return True
-        return found.has(sequence) and sequence == found.head
+        found = self._states.get(address)
+        return found is None or found.numbers.is_turn(sequence)
 
     def head_attempts(self, address: KeyAddress) -> int:
         """How often the record that the others wait for has failed."""
-        found = self._ranges.get(address)
+        found = self._states.get(address)
         return 1 if found is None else found.attempts
 
     def wait(self, address: KeyAddress, sequence: int | None, attempts: int = 0) -> Change:
         """A record waits, as the head after so many failures or behind it: under its number or a new one."""
-        found = self._ranges.setdefault(address, _Range(0, 0))
-        if not found.has(sequence):
-            sequence = found.tail
-            found.tail += 1
-        assert sequence is not None, "numbered above"
-        if sequence == found.head:
+        found = self._states.setdefault(address, _State(WaitingNumbers(), WaitingNumbers()))
+        number, found.numbers = found.numbers.wait(sequence)
+        if number == found.numbers.head:
             found.attempts = max(attempts, 1)
         found.pending += 1
-        return Change(address, sequence, is_release=False)
+        return Change(address, number, is_release=False)
 
     def release(self, address: KeyAddress, sequence: int | None) -> Change | None:
         """The record is handled, or a dead letter: the next number is the head."""
-        found = self._ranges.get(address)
-        if found is None or sequence is None or not found.has(sequence):
+        found = self._states.get(address)
+        if found is None or sequence is None or not found.numbers.has(sequence):
             return None
-        found.head = sequence + 1
+        found.numbers = found.numbers.release(sequence)
         found.attempts = 1
         found.pending += 1
         return Change(address, sequence, is_release=True)
 
     def states(self, changes: Iterable[Change]) -> dict[KeyAddress, bytes | None]:
         """The records for the compacted topic that belong into the transaction with these changes."""
-        folded: dict[KeyAddress, tuple[int, int]] = {}
+        folded: dict[KeyAddress, WaitingNumbers] = {}
         for change in changes:
-            found = self._ranges.get(change.address)
+            found = self._states.get(change.address)
             if found is not None:
-                before = folded.get(change.address, (found.committed_head, found.committed_tail))
-                folded[change.address] = _fold(before, change)
-        return {address: _encode(address, *each) for address, each in folded.items()}
+                folded[change.address] = _fold(folded.get(change.address, found.committed), change)
+        return {
+            address: None if each.is_empty else each.encode(partition=address.partition)
+            for address, each in folded.items()
+        }
 
     def committed(self, changes: Iterable[Change]) -> None:
         """The transaction with these changes is committed."""
         for change in changes:
-            found = self._ranges.get(change.address)
+            found = self._states.get(change.address)
             if found is None:
                 continue
-            before = (found.committed_head, found.committed_tail)
-            found.committed_head, found.committed_tail = _fold(before, change)
+            found.committed = _fold(found.committed, change)
             found.pending -= 1
-            if not found.pending and found.head == found.tail:
-                del self._ranges[change.address]
+            if not found.pending and found.numbers.is_empty:
+                del self._states[change.address]
 
-    def load(self, topic: str, partition: int, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """The ranges of one partition, from its keys and values in the compacted topic, oldest first."""
+    def load(self, topic: str, partition: int, values: Mapping[bytes, bytes]) -> None:
+        """The ranges of one partition, from the last value of each key in the compacted topic."""
         self.drop(topic, partition)
-        for key, value in records:
-            address = KeyAddress(topic, partition, key)
-            found = None if value is None else _decode(value)
-            if found is None:
-                self._ranges.pop(address, None)
-            elif found[2] == partition:
-                self._ranges[address] = _Range(*found[:2], committed_head=found[0], committed_tail=found[1])
+        for key, value in values.items():
+            try:
+                numbers, facts = decode_numbers(value)
+            except ValueError:
+                continue
+            if facts.get("partition") == partition:
+                self._states[KeyAddress(topic, partition, key)] = _State(numbers, committed=numbers)
 
     def drop(self, topic: str, partition: int) -> None:
         """Another member reads this partition."""
-        for address in [each for each in self._ranges if each[:2] == (topic, partition)]:
-            del self._ranges[address]
+        for address in [each for each in self._states if each[:2] == (topic, partition)]:
+            del self._states[address]
 
 
 def key_name(group: str, topic: str, key: bytes) -> bytes:
@@ -134,21 +126,9 @@ def key_prefix(group: str, topic: str) -> bytes:
     return group.encode() + b"\0" + topic.encode() + b"\0"
 
 
-def _fold(before: tuple[int, int], change: Change) -> tuple[int, int]:
-    head, tail = before
+def _fold(before: WaitingNumbers, change: Change) -> WaitingNumbers:
+    tail = max(before.tail, change.sequence + 1)
     if change.is_release:
-        return max(head, change.sequence + 1), max(tail, change.sequence + 1)
+        return WaitingNumbers(max(before.head, change.sequence + 1), tail)
     # Numbers before this one that no commit has are handled already, or not written yet: then they are read again.
-    return (head if head < tail else change.sequence), max(tail, change.sequence + 1)
-
-
-def _encode(address: KeyAddress, head: int, tail: int) -> bytes | None:
-    return None if head >= tail else json.dumps({"head": head, "tail": tail, "partition": address.partition}).encode()
-
-
-def _decode(value: bytes) -> tuple[int, int, int] | None:
-    try:
-        found = json.loads(value)
-        return int(found["head"]), int(found["tail"]), int(found["partition"])
-    except (ValueError, TypeError, KeyError):
-        return None
+    return WaitingNumbers(change.sequence if before.is_empty else before.head, tail)

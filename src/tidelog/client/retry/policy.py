@@ -16,6 +16,8 @@ from tidelog.client.retry.headers import Header, HeaderError, Origin, Trail, dec
 from tidelog.records.delayed import DELAY_HEADER, DELIVER_AT_HEADER
 
 RETRY: Final = ".retry."
+SERVED: Final = ".retry"
+"""Ends the name of the topic that a retry service reads."""
 PARKED: Final = ".retry.parked"
 KEYS: Final = ".retry.keys"
 DEAD: Final = ".dlq"
@@ -25,6 +27,8 @@ WAITS: Final = "WaitsForKey"
 
 BROKER: Final = "broker"
 TOPICS: Final = "topics"
+SERVICE: Final = "service"
+DELAYS: Final = ("10s", "1m", "10m")
 _REDIS_SCHEMES: Final = ("redis://", "rediss://", "unix://")
 
 _DELAY: Final = DELAY_HEADER.decode()
@@ -36,19 +40,21 @@ class RetryPolicy:
     """When a failed record is tried again, how often, and where it waits.
 
     `delays` are texts such as `"10s"`, numbers of seconds or `timedelta`; `attempts` counts the first one, too, and is
-    by default one more than there are delays. `store` is `"broker"` (Tidelog), `"topics"` (any Kafka cluster) or the
-    URL of a Redis server. `dead_letter_on` are exceptions after which no other attempt is made. `topic` is the stem of
-    topic names, by default the topic that was read. With `keep_order_by_key`, records wait behind a failed one of their
-    key.
+    by default one more than there are delays. `store` is `"broker"` (Tidelog), `"topics"` (any Kafka cluster),
+    `"service"` (a retry topic that `tidelog retry work` reads) or the URL of a Redis server. `dead_letter_on` are
+    exceptions after which no other attempt is made. `topic` is the stem of topic names, by default the topic that was
+    read. With `keep_order_by_key`, records wait behind a failed one of their key. With a service, `return_topic` is
+    where records come back, by default the topic that was read.
     """
 
-    delays: Sequence[str | float | timedelta] = ("10s", "1m", "10m")
+    delays: Sequence[str | float | timedelta] = DELAYS
     attempts: int | None = None
     dead_letters: str | None = None
     store: str = BROKER
     keep_order_by_key: bool = False
     dead_letter_on: tuple[type[Exception], ...] = ()
     topic: str | None = None
+    return_topic: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.delays, str):
@@ -58,15 +64,19 @@ class RetryPolicy:
         if self.attempts is not None and self.attempts > 1 and not self.delays:
             raise ClientConfigError(f"attempts={self.attempts} needs delays: how long to wait before the next attempt")
         if self.is_redis and not self.store.startswith(_REDIS_SCHEMES):
-            raise ClientConfigError(f"store={self.store!r} must be 'broker', 'topics' or the URL of a Redis server")
-        if self.keep_order_by_key and self.is_redis:
+            raise ClientConfigError(
+                f"store={self.store!r} must be 'broker', 'topics', 'service' or the URL of a Redis server"
+            )
+        if self.keep_order_by_key and self.store not in (BROKER, TOPICS):
             raise ClientConfigError("keep_order_by_key=True needs store='broker' or 'topics'")
+        if self.return_topic is not None and self.store != SERVICE:
+            raise ClientConfigError(f"return_topic={self.return_topic!r} needs store='service'")
         self.delays_ms  # noqa: B018 - delays that are none are refused here
 
     @property
     def is_redis(self) -> bool:
         """Whether records wait in Redis."""
-        return self.store not in (BROKER, TOPICS)
+        return self.store not in (BROKER, TOPICS, SERVICE)
 
     @property
     def attempts_max(self) -> int:
@@ -129,8 +139,15 @@ class Ladder:
 
     @property
     def retry_topics(self) -> tuple[str, ...]:
-        """One for each delay."""
+        """Topics that are read beside the application's: one for each delay; with a service, its return topic."""
+        if self.policy.store == SERVICE:
+            return () if self.policy.return_topic is None else (self.policy.return_topic,)
         return tuple(f"{self.stem}{RETRY}{number}" for number in range(1, len(self.policy.delays_ms) + 1))
+
+    @property
+    def served_topic(self) -> str | None:
+        """The topic that a retry service reads; None without one."""
+        return self.stem + SERVED if self.policy.store == SERVICE else None
 
     @property
     def dead_letters(self) -> str:
@@ -153,7 +170,11 @@ class Ladder:
         if rung is None or isinstance(error, policy.dead_letter_on):
             return self._forward(record, replace(trail, sequence=None), self.dead_letters, None)
         delay_ms = policy.delays_ms[rung]
-        return self._forward(record, replace(trail, due_ms=now_ms + delay_ms), self.retry_topics[rung], delay_ms)
+        trail = replace(trail, due_ms=now_ms + delay_ms)
+        if self.served_topic is None:
+            return self._forward(record, trail, self.retry_topics[rung], delay_ms)
+        trail = replace(trail, return_topic=policy.return_topic or record.origin.topic)
+        return self._forward(record, trail, self.served_topic, delay_ms)
 
     def behind(self, record: Received, head_attempts: int, sequence: int, now_ms: int) -> Forward:
         """The record to write for one that waits behind another of its key, which has failed so often."""
@@ -180,14 +201,15 @@ class Ladder:
 def receive(
     place: Origin, key: bytes | None, value: bytes | None, headers: Iterable[Header], group: str, *, is_retry: bool
 ) -> Received | None:
-    """A record that was read at `place`; None for one in a retry topic that is not of `group`."""
+    """A record that was read at `place`; None for a retry, by its topic or by its headers, that is not of `group`."""
     given = tuple(headers)
-    if not is_retry:
-        return Received(place, key, value, _without_delay(strip(given)), None)
     try:
         trail = decode(given)
     except HeaderError:
         trail = None
+    is_returned = trail is not None and trail.return_topic == place.topic
+    if not is_retry and not is_returned:
+        return Received(place, key, value, _without_delay(strip(given)), None)
     if trail is None or trail.pipeline != group:
         return None
     return Received(trail.origin, key, value, _without_delay(strip(given)), trail)

@@ -4,12 +4,15 @@
     <prefix>:claimed    sorted set   id → when the claim of a worker ends
     <prefix>:records    hash         id → the record as JSON
     <prefix>:unreadable hash         id → what was there instead of a record
+    <prefix>:positions  hash         partition of a retry topic → the offset up to which its records are here
 
 A claim moves ids from the first set to the second in one script, so that no two workers have the same one. A worker
 writes the record to its topic and then removes it. The claims of a worker that was killed end after the lease, and the
 next claim takes them again: each record is written at least once, and again if a worker ends between the two steps.
 
-`put` under an id that is there changes nothing. Needs `tidelog[redis]`.
+`put_records` under an id that is there changes nothing. `take_over` stores records of a retry topic together with the
+position after them, in one script, and skips those below the position: each is stored once, however often it is read.
+Needs `tidelog[redis]`.
 """
 
 import base64
@@ -76,6 +79,21 @@ end
 return 0"""
 
 
+# The position must not be below the first offset of what is given: Redis has lost records that come before it.
+_TAKE_OVER: Final = """
+local place, first = ARGV[1], tonumber(ARGV[2])
+local found = redis.call('HGET', KEYS[4], place)
+if first >= 0 and (not found or tonumber(found) < first) then return 0 end
+local position = tonumber(found or '-1')
+for i = 4, #ARGV, 4 do
+  if tonumber(ARGV[i]) >= position and redis.call('HSETNX', KEYS[3], ARGV[i + 1], ARGV[i + 3]) == 1 then
+    redis.call('ZADD', KEYS[1], ARGV[i + 2], ARGV[i + 1])
+  end
+end
+if tonumber(ARGV[3]) > position then redis.call('HSET', KEYS[4], place, ARGV[3]) end
+return 1"""
+
+
 class RedisUnavailable(ClientError):  # noqa: N818 - says what happened
     """Redis cannot be reached, or refused a command."""
 
@@ -101,6 +119,15 @@ class ClaimedRecord(NamedTuple):
     id: bytes
     record: WaitingRecord | None
     """None if what was found is no record."""
+
+
+class ArrivedRecord(NamedTuple):
+    """A record of a retry topic that is to wait until `due_ms`, a time since the epoch."""
+
+    offset: int
+    id: str
+    due_ms: int
+    record: WaitingRecord
 
 
 def encode_record(record: WaitingRecord) -> bytes:
@@ -154,9 +181,12 @@ class RedisQueue:
             raise ClientConfigError(f"{url!r} is not the address of a Redis server: {error}") from None
         self._keys = [f"{prefix}:due", f"{prefix}:claimed", f"{prefix}:records"]
         self.unreadable_key = f"{prefix}:unreadable"
+        self._positions_key = f"{prefix}:positions"
         self._lease_ms = int(lease_s * 1000)
-        scripts = (_PUT, _CLAIM, _FINISH, _SET_ASIDE)
-        self._put, self._claim, self._finish, self._set_aside = map(self._redis.register_script, scripts)
+        scripts = (_PUT, _CLAIM, _FINISH, _SET_ASIDE, _TAKE_OVER)
+        self._put, self._claim, self._finish, self._set_aside, self._take_over = map(
+            self._redis.register_script, scripts
+        )
 
     async def put_records(self, records: Iterable[tuple[str, int, WaitingRecord]]) -> None:
         """Keep records under an id for so many milliseconds. An id that waits already is left as it is."""
@@ -165,6 +195,26 @@ class RedisQueue:
             arguments += [record_id, delay_ms, encode_record(record)]
         if arguments:
             await self._run(self._put(self._keys, arguments))
+
+    async def take_over(self, place: str, first: int | None, end: int, arrivals: Iterable[ArrivedRecord]) -> bool:
+        """Store records of one partition, from the offset `first` up to `end`, and the position `end` with them.
+
+        Records below the stored position are here, or were, and are skipped. Returns False, and changes nothing, if the
+        stored position is below `first`; None is any.
+        """
+        arguments: list[Any] = [place, -1 if first is None else first, end]
+        for each in arrivals:
+            arguments += [each.offset, each.id, each.due_ms, encode_record(each.record)]
+        return bool(await self._run(self._take_over([*self._keys, self._positions_key], arguments)))
+
+    async def positions(self, places: Sequence[str]) -> list[int | None]:
+        """Up to where the records of these partitions are stored; None where none ever were."""
+        found = await self._run(self._redis.hmget(self._positions_key, places))
+        return [None if each is None else int(each) for each in found]
+
+    async def reset_position(self, place: str, position: int) -> None:
+        """The log of this partition was cut: its next record has this offset."""
+        await self._run(self._redis.hset(self._positions_key, place, position))
 
     async def claim(self, limit: int) -> list[ClaimedRecord]:
         """Up to `limit` due records, which no other worker gets before the lease ends."""

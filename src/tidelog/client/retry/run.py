@@ -25,6 +25,7 @@ from tidelog.client.retry.lanes import Lanes
 from tidelog.client.retry.ledger import Entry, Ledger
 from tidelog.client.retry.order import KeyAddress, KeyOrder, key_name, key_prefix
 from tidelog.client.retry.policy import TOPICS, Forward, Ladder, Received, receive
+from tidelog.client.retry.waiting_numbers import latest_values
 from tidelog.client.retry.writer import Writer
 from tidelog.client.serialization import Deserialize
 from tidelog.client.types import TopicPartition
@@ -76,8 +77,8 @@ class Job:
 
     @property
     def retry_topics(self) -> frozenset[str]:
-        """The topics that are read besides those of the application."""
-        return frozenset(name for ladder in self.ladders.values() for name in ladder.retry_topics)
+        """The topics that are read besides those of the application, which have no records but retries."""
+        return frozenset(name for ladder in self.ladders.values() for name in ladder.retry_topics) - self.ladders.keys()
 
     @property
     def keeps_order(self) -> bool:
@@ -318,8 +319,7 @@ class Run(RebalanceListener):
         topic = self._job.ladders[origin.topic].keys_topic
         prefix = key_prefix(self._job.group, origin.topic)
         found = await _read_to_end(self._open_reader, TopicPartition(topic, origin.partition))
-        mine = [(key.removeprefix(prefix), value) for key, value in found if key.startswith(prefix)]
-        self._order.load(*where, mine)
+        self._order.load(*where, latest_values(found, prefix))
         self._ordered.add(where)
 
     # Committing.

@@ -54,6 +54,8 @@ def _wanted(ladder: Ladder, partitions: int, record_bytes: int) -> dict[str, New
     waiting = {**kept, DELAY_ENABLE: "true"} if ladder.policy.store == BROKER else kept
     wanted = {name: NewTopic(name, partitions, configs=waiting) for name in ladder.retry_topics}
     wanted[ladder.dead_letters] = NewTopic(ladder.dead_letters, partitions, configs=kept)
+    if ladder.served_topic is not None:
+        wanted[ladder.served_topic] = NewTopic(ladder.served_topic, partitions, configs=kept)
     if ladder.policy.keep_order_by_key:
         wanted[ladder.keys_topic] = NewTopic(ladder.keys_topic, partitions, configs=LAST_OF_EACH_KEY)
     return wanted

@@ -1,8 +1,8 @@
 from tidelog.client.aio.metadata import MetadataCache
 from tidelog.client.types import BrokerNode, TopicPartition
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import MetadataResponse
 from tidelog.wire.messages.metadata import (
+    MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from tidelog.client.aio.metadata import MetadataCache
-from tidelog.wire.messages import MetadataResponse
 from tidelog.wire.messages.metadata import (
+    MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,

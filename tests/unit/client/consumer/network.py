@@ -83,8 +83,8 @@ class FakeLink:
         self._network = network
         self._node_id = node_id
 
-    async def acquire(self) -> "FakeConnection":
-        return FakeConnection(self._network, self._node_id)
+    async def write(self, request: Message, response: type[Message], **_: Any) -> "asyncio.Future[Any]":
+        return self._network.put(self._node_id, request)
 
 
 class FakeConnection:

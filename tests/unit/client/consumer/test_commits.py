@@ -8,6 +8,7 @@ from tests.unit import virtual_time
 from tests.unit.client.consumer.clusters import metadata_with
 from tests.unit.client.consumer.network import FakeNetwork
 from tests.unit.client.consumer.test_membership import newcomer, stable
+from tests.unit.present import present
 from tidelog.client.aio.consumer.auto_commit import AutoCommit
 from tidelog.client.aio.consumer.commits import OffsetCommits
 from tidelog.client.aio.consumer.errors import CommitFailed, RebalanceInProgress
@@ -19,9 +20,15 @@ from tidelog.client.aio.consumer.subscription import SubscriptionState
 from tidelog.client.errors import ApiError, ConnectionLost, DeadlinePassed, InvalidReply
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse
-from tidelog.wire.messages.offset_commit import OffsetCommitResponsePartition, OffsetCommitResponseTopic
+from tidelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from tidelog.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
@@ -136,6 +143,20 @@ class TestCommitting:
             world.answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE)
             await automatic.commit_now(world.network.now_ms() + 60_000)
             assert world.committed == [SEVEN]
+
+        run(main)
+
+    def test_while_an_automatic_commit_is_under_way_the_next_has_no_time(self):
+        """A time that has passed would keep the waiting poll looking without pause."""
+
+        async def main():
+            world = World().answer(ErrorCode.NONE)
+            automatic = AutoCommit(world.network, world.settings, world.commits, lambda: SEVEN)
+            due_ms = present(automatic.next_ms)
+            automatic.run_if_due(due_ms)
+            assert automatic.next_ms is None
+            await world.network.idle()
+            assert present(automatic.next_ms) > due_ms
 
         run(main)
 

@@ -27,19 +27,11 @@ from tidelog.client.aio.consumer.subscription import SubscriptionState
 from tidelog.client.errors import ApiError
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
-from tidelog.wire.messages.join_group import JoinGroupResponseMember
+from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from tidelog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

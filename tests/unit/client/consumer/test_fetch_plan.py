@@ -3,10 +3,10 @@ from tests.unit.client.consumer.clusters import metadata_with, topic_id
 from tidelog.client.aio.consumer.completed_fetch import CompletedFetch, Decoding
 from tidelog.client.aio.consumer.fetch_buffer import FetchBuffer
 from tidelog.client.aio.consumer.fetch_plan import plan_fetches
-from tidelog.client.aio.consumer.fetch_session import FetchTarget
 from tidelog.client.aio.consumer.offset_reset import EARLIEST
 from tidelog.client.aio.consumer.partition_state import Position
 from tidelog.client.aio.consumer.subscription import SubscriptionState
+from tidelog.client.fetch_session import FetchEntry
 from tidelog.client.types import TopicPartition
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
@@ -40,14 +40,20 @@ class World:
 def test_every_leader_is_asked_for_its_partitions():
     world = World()
     assert world.nodes() == {1: [T0, T1], 2: [T2]}
-    assert world.plan().by_node[2][T2] == FetchTarget(topic_id("t"), 0, 4, 1000)
+    assert world.plan().by_node[2][T2] == FetchEntry(topic_id("t"), 0, -1, 1000, 4, -1)
 
 
 def test_what_is_under_way_is_not_asked_for_again():
     world = World()
-    assert world.nodes(under_way={(T0, 0), (T1, 0)}) == {2: [T2]}
+    assert world.nodes(under_way={(1, T0, 0), (1, T1, 0)}) == {2: [T2]}
     world.state(T0).seek(Position(50))
-    assert world.nodes(under_way={(T0, 0), (T1, 0)}) == {1: [T0], 2: [T2]}, "but from elsewhere it is"
+    assert world.nodes(under_way={(1, T0, 0), (1, T1, 0)}) == {1: [T0], 2: [T2]}, "but from elsewhere it is"
+
+
+def test_a_partition_is_asked_for_at_its_new_leader_though_the_old_one_has_not_answered():
+    """The old leader may be cut off: its answer comes with the request's timeout."""
+    world = World()
+    assert world.nodes(under_way={(9, T0, 0), (1, T1, 0)}) == {1: [T0], 2: [T2]}
 
 
 def test_paused_partitions_and_those_without_position_are_left_out():
@@ -60,7 +66,7 @@ def test_paused_partitions_and_those_without_position_are_left_out():
 def test_the_next_fetch_begins_where_the_last_one_ended():
     world = World()
     world.buffer_up(T0, 0)
-    assert world.plan().by_node[1][T0].offset == 1
+    assert world.plan().by_node[1][T0].fetch_offset == 1
 
 
 def test_a_broker_waits_until_none_of_its_partitions_holds_enough():

@@ -20,10 +20,11 @@ from tidelog.client.aio.consumer.subscription import SubscriptionState
 from tidelog.client.errors import ApiError, ConnectionLost
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import FetchRequest, FetchResponse
 from tidelog.wire.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,

@@ -5,8 +5,12 @@ import pytest
 from tidelog.client.aio.consumer.heartbeat_member import HeartbeatMember, Outcome, Wishes
 from tidelog.client.aio.consumer.membership import Generation
 from tidelog.wire.errors import ApiError, ErrorCode
-from tidelog.wire.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from tidelog.wire.messages.consumer_group_heartbeat import Assignment, TopicPartitions
+from tidelog.wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
 
 T, U = b"t" * 16, b"u" * 16
 WISHES = Wishes(frozenset({"t", "u"}))

@@ -12,7 +12,8 @@ from tidelog.client.aio.consumer.membership import (
 )
 from tidelog.client.errors import ApiError
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import JoinGroupResponse, SyncGroupResponse
+from tidelog.wire.messages.join_group import JoinGroupResponse
+from tidelog.wire.messages.sync_group import SyncGroupResponse
 
 
 def newcomer(instance=None):

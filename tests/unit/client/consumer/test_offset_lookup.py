@@ -1,5 +1,6 @@
 """Resets, and positions that a new leader must confirm."""
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -7,43 +8,44 @@ import pytest
 from tests.unit.client.consumer.clusters import metadata_with
 from tests.unit.client.consumer.network import FakeNetwork
 from tests.unit.virtual_time import run
-from tidelog.client.aio.consumer.errors import LogTruncated
+from tidelog.client.aio.consumer.errors import LogTruncated, NoOffset
 from tidelog.client.aio.consumer.offset_lookup import OffsetLookup
 from tidelog.client.aio.consumer.offset_reset import EARLIEST, LATEST, NONE, parse_offset_reset
 from tidelog.client.aio.consumer.partition_state import FetchState, Leader, Position
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.subscription import SubscriptionState
+from tidelog.client.aio.waits import Wait
 from tidelog.client.errors import ApiError, ConnectionLost, DeadlinePassed
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from tidelog.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
 )
-from tidelog.wire.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsTopicResponse
-from tidelog.wire.messages.offset_for_leader_epoch import EpochEndOffset, OffsetForLeaderTopicResult
 
-T0 = TopicPartition("t", 0)
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 NOW_MS = 1_000_000
 
 
 class World:
     """One partition, led by broker 1 in epoch 4."""
 
-    def __init__(self, policy=EARLIEST):
+    def __init__(self, policy=EARLIEST, committed=None):
         self.settings = ConsumerSettings(retry_backoff_ms=1)
         self.network = cast(Any, FakeNetwork(self.settings, metadata_with({"t": [(1, 4)]})))
         self.subscription = SubscriptionState(policy)
         self.subscription.assign([T0])
         self.subscription.follow_leaders(self.network.metadata)
         self.state = self.subscription.state_of(T0)
-        self.notified = 0
-        self.lookup = OffsetLookup(self.network, self.settings, self.subscription, lambda: NOW_MS, self._notify)
-
-    def _notify(self):
-        self.notified += 1
+        self.lookup = OffsetLookup(self.network, self.settings, self.subscription, lambda: NOW_MS, committed)
 
     def offsets(self, **by_time):
         """ListOffsets is answered by time (`at_`), or with an error, one after another."""
@@ -59,14 +61,26 @@ class World:
 
     async def reset(self, policy):
         self.state.request_reset(policy)
-        self.lookup.start_resets()
+        self.lookup.ask_due()
         await self.network.idle()
 
     async def validate(self):
         self.state.seek(Position(100, 3))
         self.state.follow_leader(Leader(2, 5))
-        self.lookup.start_validations()
+        self.lookup.ask_due()
         await self.network.idle()
+
+
+def committed(offsets, asked=None):
+    """What the group answers; the partitions of each question go to `asked`."""
+
+    async def read(partitions, _until_ms):
+        await asyncio.sleep(0)
+        if asked is not None:
+            asked.append(list(partitions))
+        return {each: offsets[each] for each in partitions if each in offsets}
+
+    return read
 
 
 def listed(by_time, request):
@@ -89,7 +103,6 @@ class TestResets:
             await world.reset(policy)
             assert world.state.position == Position(offset)
             assert world.state.state is FetchState.FETCHING
-            assert world.notified
 
         run(main())
 
@@ -113,8 +126,8 @@ class TestResets:
         async def main():
             world = World().offsets(at_m2=3)
             world.state.request_reset(EARLIEST)
-            world.lookup.start_resets()
-            world.lookup.start_resets()
+            world.lookup.ask_due()
+            world.lookup.ask_due()
             await world.network.idle()
             assert len(world.network.asked) == 1
 
@@ -124,7 +137,7 @@ class TestResets:
         async def main():
             world = World().offsets(at_m2=3)
             world.state.request_reset(EARLIEST)
-            world.lookup.start_resets()
+            world.lookup.ask_due()
             world.state.seek(Position(77))
             await world.network.idle()
             assert world.state.position == Position(77)
@@ -139,7 +152,7 @@ class TestResets:
             assert world.state.state is FetchState.AWAIT_RESET
             assert world.state.retry_at_ms > world.network.now_ms() - 1000
             assert world.network.refreshes
-            world.lookup.start_resets()
+            world.lookup.ask_due()
 
         run(main())
 
@@ -148,7 +161,82 @@ class TestResets:
             world = World().offsets(at_m2=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             await world.reset(EARLIEST)
             with pytest.raises(ApiError, match="t-0"):
-                world.lookup.start_resets()
+                world.lookup.ask_due()
+
+        run(main())
+
+
+class TestCommitted:
+    """Where the group left off; `auto.offset.reset` where it never was."""
+
+    def test_the_committed_offset_is_validated_without_another_event(self):
+        """The leader is known already when the offset comes: nothing else would start the validation."""
+
+        async def main():
+            world = World(committed=committed({T0: OffsetAndMetadata(10, "", 3)})).ends(leader_epoch=3, end_offset=150)
+            world.lookup.ask_due()
+            await world.network.idle()
+            assert world.state.state is FetchState.AWAIT_VALIDATION
+            world.lookup.ask_due()
+            await world.network.idle()
+            assert world.state.position == Position(10, 3)
+            assert world.state.is_fetchable
+
+        run(main())
+
+    @pytest.mark.parametrize("group", [None, {}])
+    def test_without_one_the_policy_decides(self, group):
+        async def main():
+            world = World(committed=None if group is None else committed(group)).offsets(at_m2=3)
+            world.lookup.ask_due()
+            await world.network.idle()
+            world.lookup.ask_due()
+            await world.network.idle()
+            assert world.state.position == Position(3)
+
+        run(main())
+
+    @pytest.mark.parametrize("group", [None, {}])
+    def test_without_a_policy_either_poll_raises(self, group):
+        async def main():
+            world = World(NONE, committed=None if group is None else committed(group))
+            if group is not None:
+                world.lookup.ask_due()
+                await world.network.idle()
+            with pytest.raises(NoOffset, match="t-0"):
+                world.lookup.ask_due()
+
+        run(main())
+
+    def test_a_seek_that_came_first_is_kept(self):
+        async def main():
+            world = World(committed=committed({T0: OffsetAndMetadata(10)}))
+            world.lookup.ask_due()
+            world.state.seek(Position(77))
+            await world.network.idle()
+            assert world.state.position == Position(77)
+
+        run(main())
+
+    def test_a_partition_that_is_assigned_while_others_are_asked_for_is_asked_for_too(self):
+        async def main():
+            asked: list[list[TopicPartition]] = []
+            world = World(committed=committed({T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(2)}, asked))
+            world.lookup.ask_due()
+            world.subscription.assign([T0, T1])
+            world.lookup.ask_due()
+            await world.network.idle()
+            assert asked == [[T0], [T1]]
+            assert world.subscription.has_all_positions
+
+        run(main())
+
+    def test_a_reply_that_lacks_a_partition_is_asked_for_again_later(self):
+        async def main():
+            world = World()
+            world.network.answers[OffsetForLeaderEpochRequest] = lambda *_: OffsetForLeaderEpochResponse(topics=[])
+            await world.validate()
+            assert world.state.wait(world.network.now_ms()) is Wait.POSITION_RETRY
 
         run(main())
 
@@ -189,7 +277,7 @@ class TestValidation:
             world = World(NONE).ends(leader_epoch=2, end_offset=60)
             await world.validate()
             with pytest.raises(LogTruncated) as raised:
-                world.lookup.start_validations()
+                world.lookup.ask_due()
             assert raised.value.offsets == {T0: 100}
             assert raised.value.divergent == {T0: OffsetAndMetadata(60, "", 2)}
 
@@ -210,7 +298,7 @@ class TestValidation:
             world = World().ends(leader_epoch=2, end_offset=60)
             world.state.seek(Position(100, 3))
             world.state.follow_leader(Leader(2, 5))
-            world.lookup.start_validations()
+            world.lookup.ask_due()
             world.state.seek(Position(500))
             await world.network.idle()
             assert world.state.position == Position(500)

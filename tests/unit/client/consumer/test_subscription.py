@@ -4,9 +4,10 @@ import pytest
 
 from tests.unit.client.consumer.clusters import metadata_with
 from tests.unit.present import present
-from tidelog.client.aio.consumer.offset_reset import EARLIEST, NONE
+from tidelog.client.aio.consumer.offset_reset import EARLIEST
 from tidelog.client.aio.consumer.partition_state import FetchState, Leader, Position
 from tidelog.client.aio.consumer.subscription import SubscriptionState
+from tidelog.client.aio.waits import Wait
 from tidelog.client.errors import IllegalState
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 
@@ -85,30 +86,32 @@ class TestAssignments:
 
 
 class TestPositions:
-    def test_committed_offsets_come_before_the_reset_policy(self):
+    def test_a_position_that_is_asked_for_is_not_due_until_its_question_ends(self):
         subscription = assigned(T0, T1)
-        subscription.seek_committed({T0: OffsetAndMetadata(5)})
-        assert subscription.reset_initializing([T0, T1]) == []
-        assert subscription.state_of(T0).position == Position(5)
-        assert subscription.state_of(T1).state is FetchState.AWAIT_RESET
+        subscription.state_of(T0).asked = object()
+        assert subscription.due(0) == {FetchState.INITIALIZING: [subscription.state_of(T1)]}
+        assert subscription.state_of(T0).wait(0) is Wait.COMMITTED_OFFSET
+        subscription.state_of(T0).request_reset(EARLIEST)
+        assert subscription.due(0)[FetchState.AWAIT_RESET] == [subscription.state_of(T0)], "a seek is another question"
 
-    def test_without_a_policy_the_helpless_are_named(self):
-        assert assigned(T0, T1, reset=NONE).reset_initializing([T0]) == [T0]
-
-    def test_a_seek_that_came_first_is_kept(self):
+    def test_a_position_that_was_refused_is_due_at_its_time(self):
         subscription = assigned(T0)
-        subscription.state_of(T0).seek(Position(77))
-        subscription.seek_committed({T0: OffsetAndMetadata(5)})
-        assert subscription.state_of(T0).position == Position(77)
-
-    def test_who_was_asked_about_is_left_alone_until_its_time(self):
-        subscription = assigned(T0, T1)
-        for state in subscription:
-            state.request_reset(EARLIEST)
-        subscription.state_of(T0).retry_at_ms = 50
-        assert [each.topic_partition for each in subscription.in_state(FetchState.AWAIT_RESET, 49)] == [T1]
-        assert len(subscription.in_state(FetchState.AWAIT_RESET, 50)) == 2
+        state = subscription.state_of(T0)
+        state.retry_at_ms = 50
+        assert state.wait(49) is Wait.POSITION_RETRY
+        assert subscription.due(49) == {}
+        assert subscription.due(50) == {FetchState.INITIALIZING: [state]}
         assert subscription.next_retry_ms() == 50
+
+    def test_what_comes_for_a_partition_given_up_leaves_the_same_partition_assigned_again_alone(self):
+        subscription = assigned(T0)
+        before = subscription.state_of(T0)
+        subscription.assign([])
+        subscription.assign([T0])
+        before.seek(Position(5))
+        assert subscription.due(0) == {FetchState.INITIALIZING: [subscription.state_of(T0)]}
+        before.request_reset(EARLIEST)
+        assert subscription.due(0) == {FetchState.INITIALIZING: [subscription.state_of(T0)]}
 
 
 class TestLeaders:
@@ -157,7 +160,7 @@ class TestLeaders:
         """The log may have been truncated while no consumer read."""
         subscription = assigned(T0)
         subscription.follow_leaders(metadata_with({"t": [(1, 6)]}))
-        subscription.seek_committed({T0: OffsetAndMetadata(10, "", 4)})
+        subscription.state_of(T0).seek_unvalidated(Position(10, 4))
         assert subscription.state_of(T0).state is FetchState.AWAIT_VALIDATION
 
 

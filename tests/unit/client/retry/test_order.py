@@ -38,7 +38,9 @@ def test_the_state_in_the_topic_is_that_of_what_was_committed() -> None:
     assert order.states([second]) != {A: None}
     order.committed([second])
     restarted = KeyOrder()
-    restarted.load("orders", 0, [(b"a", committed[A]), (b"b", b"nonsense"), (b"c", None)])
+    value = committed[A]
+    assert value is not None
+    restarted.load("orders", 0, {b"a": value, b"b": b"nonsense"})
     assert restarted.is_turn(A, 0)
     assert not restarted.is_turn(A, None)
     assert not order.is_turn(A, None)

@@ -87,6 +87,47 @@ def test_records_of_other_groups_and_foreign_ones_are_passed_over() -> None:
     assert encode(decode(headers) or pytest.fail("no trail"))
 
 
+def test_with_a_service_a_record_waits_in_one_topic_and_names_where_it_comes_back() -> None:
+    steps = ladder(delays=["10s", "1m"], store="service")
+    record = Received(ORIGIN, b"k", b"v", (("trace", b"1"),), None)
+    seen = []
+    for now_ms in (5_000, 50_000, 500_000):
+        forward = steps.after_failure(record, OSError("no"), now_ms)
+        headers = dict(forward.headers)
+        seen.append((forward.topic, headers.get("tidelog.due.ms"), headers.get("tidelog.return.topic")))
+        found = receive(Origin("orders", 2, 99, 9), b"k", b"v", forward.headers, "billing", is_retry=False)
+        assert found is not None
+        record = found
+    assert seen == [
+        ("orders.retry", b"15000", b"orders"),
+        ("orders.retry", b"110000", b"orders"),
+        ("orders.dlq", None, None),
+    ]
+    assert steps.retry_topics == ()
+    assert record.attempt == 1, "a dead letter that is read as a record is new"
+    assert record.headers == (("trace", b"1"),)
+
+
+def test_a_record_that_a_service_returned_is_a_retry_of_its_group_and_no_record_of_another() -> None:
+    steps = ladder(store="service")
+    headers = steps.after_failure(Received(ORIGIN, b"k", b"v", (), None), OSError("no"), 0).headers
+    back = Origin("orders", 2, 99, 9)
+    found = receive(back, b"k", b"v", headers, "billing", is_retry=False)
+    assert found is not None
+    assert (found.attempt, found.origin, found.headers) == (2, ORIGIN, ())
+    assert receive(back, b"k", b"v", headers, "shipping", is_retry=False) is None
+    elsewhere = receive(Origin("copies", 0, 1, 9), b"k", b"v", headers, "shipping", is_retry=False)
+    assert elsewhere is not None, "a copy in another topic is a record of that topic"
+    assert elsewhere.attempt == 1
+
+
+def test_a_service_returns_records_to_a_topic_of_their_own_if_asked() -> None:
+    steps = ladder(store="service", return_topic="orders.billing")
+    forward = steps.after_failure(Received(ORIGIN, b"k", b"v", (), None), OSError("no"), 0)
+    assert (forward.topic, dict(forward.headers)["tidelog.return.topic"]) == ("orders.retry", b"orders.billing")
+    assert steps.retry_topics == ("orders.billing",)
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [
@@ -98,6 +139,8 @@ def test_records_of_other_groups_and_foreign_ones_are_passed_over() -> None:
         ({"delays": [], "attempts": 2}, "needs delays"),
         ({"store": "mongodb://x"}, "mongodb"),
         ({"store": "redis://x", "keep_order_by_key": True}, "keep_order_by_key"),
+        ({"store": "service", "keep_order_by_key": True}, "keep_order_by_key"),
+        ({"return_topic": "orders.billing"}, "return_topic"),
     ],
 )
 def test_what_makes_no_policy_is_refused(given: dict[str, Any], text: str) -> None:

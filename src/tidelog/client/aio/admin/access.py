@@ -17,21 +17,17 @@ from tidelog.security.acls import (
     ResourcePattern,
 )
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    CreateAclsRequest,
-    CreateAclsResponse,
+from tidelog.wire.messages import alter_client_quotas as quotas
+from tidelog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from tidelog.wire.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from tidelog.wire.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
-    DescribeAclsRequest,
-    DescribeAclsResponse,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
 )
-from tidelog.wire.messages import alter_client_quotas as quotas
-from tidelog.wire.messages.create_acls import AclCreation
-from tidelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl
+from tidelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from tidelog.wire.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 
 
 async def create_acls(driver: Driver, bindings: Iterable[AclBinding]) -> None:

@@ -6,17 +6,19 @@ from tidelog.client.aio.admin.driver import ANY_NODE, Answers, Driver, Route, an
 from tidelog.client.aio.admin.types import ConfigChange, ConfigEntry, ConfigResource, ConfigSynonym, ResourceType
 from tidelog.client.errors import ApiError
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
-    AlterConfigsRequest,
-    AlterConfigsResponse,
+from tidelog.wire.messages import alter_configs as replacing
+from tidelog.wire.messages import incremental_alter_configs as incremental
+from tidelog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from tidelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
     DescribeConfigsResponse,
+)
+from tidelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tidelog.wire.messages import alter_configs as replacing
-from tidelog.wire.messages import incremental_alter_configs as incremental
-from tidelog.wire.messages.describe_configs import DescribeConfigsResource, DescribeConfigsResourceResult
 
 _OF_ONE_BROKER = frozenset({ResourceType.BROKER, ResourceType.BROKER_LOGGER})
 

@@ -12,14 +12,14 @@ from tidelog.client.aio.consumer.protocol import decode_assignment, decode_subsc
 from tidelog.client.errors import UnsupportedByBroker
 from tidelog.client.types import BrokerNode, TopicPartition
 from tidelog.wire.errors import ErrorCode, WireError
-from tidelog.wire.messages import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
+from tidelog.wire.messages import consumer_group_describe
+from tidelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from tidelog.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
-    consumer_group_describe,
 )
-from tidelog.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 
 CONSUMER_PROTOCOL = "consumer"
 _DEAD = "Dead"

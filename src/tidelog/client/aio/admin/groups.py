@@ -10,27 +10,27 @@ from tidelog.client.aio.reactions import error_code_of
 from tidelog.client.errors import ApiError
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
+from tidelog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from tidelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from tidelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
 )
-from tidelog.wire.messages.leave_group import MemberIdentity
-from tidelog.wire.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from tidelog.wire.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from tidelog.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 from tidelog.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
+    OffsetFetchResponse,
 )
 
 

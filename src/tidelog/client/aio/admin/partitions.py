@@ -16,32 +16,43 @@ from tidelog.client.aio.reactions import error_code_of
 from tidelog.client.errors import ApiError
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
+from tidelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tidelog.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from tidelog.wire.messages.delete_records import (
+    DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from tidelog.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
+    DescribeLogDirsResult,
+)
+from tidelog.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
+from tidelog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from tidelog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
 )
-from tidelog.wire.messages.alter_partition_reassignments import ReassignablePartition, ReassignableTopic
-from tidelog.wire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirTopic
-from tidelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
-from tidelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsResult
-from tidelog.wire.messages.describe_producers import TopicRequest
-from tidelog.wire.messages.elect_leaders import TopicPartitions
-from tidelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
-from tidelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsTopics
 
 _CONSUMER = -1
 

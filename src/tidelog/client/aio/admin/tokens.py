@@ -7,18 +7,18 @@ from tidelog.client.aio.admin.driver import Answers, Driver, answer_of
 from tidelog.client.aio.admin.types import DelegationToken
 from tidelog.client.errors import ApiError
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
+from tidelog.wire.messages.create_delegation_token import (
+    CreatableRenewers,
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
+)
+from tidelog.wire.messages.describe_delegation_token import (
+    DescribeDelegationTokenOwner,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
-    ExpireDelegationTokenRequest,
-    ExpireDelegationTokenResponse,
-    RenewDelegationTokenRequest,
-    RenewDelegationTokenResponse,
 )
-from tidelog.wire.messages.create_delegation_token import CreatableRenewers
-from tidelog.wire.messages.describe_delegation_token import DescribeDelegationTokenOwner
+from tidelog.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from tidelog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 
 async def create(driver: Driver, renewers: Iterable[str], owner: str | None, max_lifetime_ms: int) -> DelegationToken:

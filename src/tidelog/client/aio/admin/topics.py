@@ -13,20 +13,26 @@ from tidelog.client.aio.admin.types import (
     TopicListing,
 )
 from tidelog.client.types import BrokerNode
-from tidelog.wire.messages import (
+from tidelog.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from tidelog.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    MetadataRequest,
-    MetadataResponse,
 )
-from tidelog.wire.messages.create_partitions import CreatePartitionsAssignment, CreatePartitionsTopic
-from tidelog.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig
-from tidelog.wire.messages.delete_topics import DeleteTopicState
-from tidelog.wire.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
+from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from tidelog.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 
 
 async def describe_cluster(driver: Driver) -> ClusterDescription:

@@ -9,18 +9,19 @@ from tidelog.client.aio.reactions import error_code_of
 from tidelog.client.errors import ApiError
 from tidelog.client.types import BrokerNode, TopicPartition
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
+from tidelog.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
+    TransactionState,
+)
+from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from tidelog.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from tidelog.wire.messages.describe_transactions import TransactionState
-from tidelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 
 _ANY_DURATION: Final = -1
 

@@ -7,14 +7,16 @@ from tidelog.client.aio.admin.driver import Answers, Driver, answer_of
 from tidelog.client.aio.admin.types import ScramCredentialDeletion, ScramCredentialUpsert
 from tidelog.client.errors import ApiError
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
+from tidelog.wire.messages import alter_user_scram_credentials as altering
+from tidelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
+)
+from tidelog.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
+    UserName,
 )
-from tidelog.wire.messages import alter_user_scram_credentials as altering
-from tidelog.wire.messages.describe_user_scram_credentials import UserName
 
 _NAMES: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _NUMBERS: Final = {name: number for number, name in _NAMES.items()}

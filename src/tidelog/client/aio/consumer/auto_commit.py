@@ -38,8 +38,12 @@ class AutoCommit:
 
     @property
     def next_ms(self) -> int | None:
-        """When the next commit is due; None if never."""
-        return self._next_ms if self.is_enabled else None
+        """When the next commit is due; None if never, or if that depends on the one under way."""
+        return self._next_ms if self.is_enabled and not self._is_under_way else None
+
+    @property
+    def _is_under_way(self) -> bool:
+        return self._task is not None and not self._task.done()
 
     def restart(self) -> None:
         """A new assignment: the interval begins again."""
@@ -47,7 +51,7 @@ class AutoCommit:
 
     def run_if_due(self, now_ms: int) -> None:
         """Send a commit, if it is time, and go on."""
-        if not self.is_enabled or now_ms < self._next_ms or (self._task is not None and not self._task.done()):
+        if self.next_ms is None or now_ms < self.next_ms:
             return
         self._next_ms = now_ms + self._settings.auto_commit_interval_ms
         offsets = self._consumed()

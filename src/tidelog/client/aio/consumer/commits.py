@@ -20,12 +20,18 @@ from tidelog.client.aio.reactions import Reaction, error_code_of, reaction_to
 from tidelog.client.errors import ApiError, BrokerUnavailable, DeadlinePassed, InvalidReply
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse
-from tidelog.wire.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from tidelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
 from tidelog.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
+    OffsetFetchResponse,
 )
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]

@@ -2,8 +2,8 @@
 
 `step` is called by every `poll` and does what can be done now without waiting for the network: give up partitions
 before joining, take over new ones after, call the rebalance listener for both. JoinGroup and SyncGroup run in a task in
-the background, which calls `notify` when `step` has more to do. So listeners are only ever called inside `poll`, and
-the position of no partition moves while it changes hands.
+the background; its end wakes the call that waits, as the end of every task of a consumer does. So listeners are only
+ever called inside `poll`, and the position of no partition moves while it changes hands.
 """
 
 import asyncio
@@ -29,7 +29,9 @@ from tidelog.client.aio.reactions import reaction_to
 from tidelog.client.errors import ApiError, BrokerUnavailable, ClientError, DeadlinePassed
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
+from tidelog.wire.messages.join_group import JoinGroupResponse
+from tidelog.wire.messages.leave_group import LeaveGroupResponse
+from tidelog.wire.messages.sync_group import SyncGroupResponse
 
 _LOG: Final = logging.getLogger("tidelog.client.consumer")
 # A coordinator that holds JoinGroup back answers at the rebalance timeout at the latest; the rest is for the way.
@@ -146,7 +148,6 @@ class GroupCoordinator:
             if not self.membership.is_prepared and not await self._prepare():
                 return False
             self._joining = self._client.spawn(self._join())
-            self._joining.add_done_callback(lambda _: self._notify())
         if not self._joining.done():
             return False
         task, self._joining = self._joining, None
@@ -162,7 +163,6 @@ class GroupCoordinator:
                 self._hold_back_revoked()
                 until_ms = self._client.now_ms() + self.membership.rebalance_timeout_ms
                 self._committing = self._client.spawn(self.auto_commit.commit_now(until_ms))
-                self._committing.add_done_callback(lambda _: self._notify())
             if not self._committing.done():
                 return False
         self._committing = None

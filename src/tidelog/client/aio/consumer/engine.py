@@ -1,7 +1,8 @@
 """The implementation of the consumer: `AsyncConsumer` and `Consumer` are thin wrappers around it.
 
 The wrappers ensure that only one call runs at a time. Every call that waits does so on the one `Signal`: replies,
-rebalances and `wakeup` all set it, and the call looks again at what it is waiting for.
+rebalances, `wakeup` and the end of every task of this consumer set it, and the call looks again at what it is waiting
+for. `tidelog.client.aio.waits` lists all waits and what ends each.
 """
 
 import asyncio
@@ -25,20 +26,19 @@ from tidelog.client.aio.consumer.interceptors import Interceptors
 from tidelog.client.aio.consumer.listeners import Invoke, RebalanceListener
 from tidelog.client.aio.consumer.offset_lookup import OffsetLookup
 from tidelog.client.aio.consumer.offset_reset import OffsetReset, parse_offset_reset
-from tidelog.client.aio.consumer.partition_state import FetchState, Position
+from tidelog.client.aio.consumer.partition_state import Position
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.signal import Signal
 from tidelog.client.aio.consumer.subscription import SubscriptionKind, SubscriptionState
 from tidelog.client.aio.consumer.types import NO_RECORDS, ConsumerRecords, FetchedBatches
+from tidelog.client.aio.metadata import FINAL_TOPIC_ERRORS
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import error_code_of
 from tidelog.client.errors import ApiError, ClientError, DeadlinePassed, IllegalState
 from tidelog.client.serialization import deserializer_of
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
-from tidelog.wire.errors import ErrorCode
 
 _LOG: Final = logging.getLogger("tidelog.client.consumer")
-_HOPELESS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
 
 Coordinator = GroupCoordinator | HeartbeatCoordinator
 _COORDINATORS: Final[Mapping[str, type[GroupCoordinator] | type[HeartbeatCoordinator]]] = {
@@ -77,18 +77,23 @@ def make_hooks(settings: ConsumerSettings) -> Hooks:
 class ConsumerEngine:
     """Everything a consumer does, in the loop it was made in."""
 
-    def __init__(self, settings: ConsumerSettings, hooks: Hooks, invoke: Invoke = call_here) -> None:
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        hooks: Hooks,
+        invoke: Invoke = call_here,
+        make_client: Callable[..., NetworkClient] = NetworkClient,
+    ) -> None:
         self.settings = settings
         self._loop = asyncio.get_running_loop()
         self.signal = Signal()
         self.subscription = SubscriptionState(parse_offset_reset(settings.auto_offset_reset))
-        self.client = NetworkClient(
+        self.client = make_client(
             settings,
             topics_wanted=lambda: self.subscription.metadata_topics,
             may_create_topics=settings.allow_auto_create_topics,
         )
         self.buffer = FetchBuffer(self.subscription)
-        self.lookup = OffsetLookup(self.client, settings, self.subscription, _wall_ms, self.signal.notify)
         self.coordinator: Coordinator | None = None
         self.cursor: Cursor[Any, Any] | None = None
         """Set while the application iterates: records not handed out yet must not be committed."""
@@ -112,9 +117,10 @@ class ConsumerEngine:
                 self.signal.notify,
             )
             self._async_commits = AsyncCommits(self.client, self.coordinator.commits)
-        self._loading: tuple[asyncio.Task[dict[TopicPartition, OffsetAndMetadata]], frozenset[TopicPartition]] | None
-        self._loading = None
+        committed = None if self.coordinator is None else self.coordinator.commits.committed
+        self.lookup = OffsetLookup(self.client, settings, self.subscription, _wall_ms, committed)
         self._checked_metadata = 0
+        self.client.on_task_end(self.signal.notify)
         self.client.on_metadata(self._on_metadata)
         self.client.on_unreachable(self.signal.fail)
         self.client.spawn(self._reach_cluster())
@@ -277,7 +283,7 @@ class ConsumerEngine:
         if self.subscription.kind is SubscriptionKind.PATTERN:
             return
         for topic in metadata.topics.values():
-            if topic.error_code in _HOPELESS:
+            if topic.error_code in FINAL_TOPIC_ERRORS:
                 code = error_code_of(topic.error_code)
                 raise ApiError(code, f"topic {topic.name!r}: {code.text}")
 
@@ -290,35 +296,9 @@ class ConsumerEngine:
     # Positions.
 
     def _update_positions(self) -> None:
-        """Start what is needed so that every partition gets a position, and take over what has come."""
-        if self.subscription.has_all_positions:
-            return
-        self.lookup.start_validations()
-        initializing = self.subscription.in_state(FetchState.INITIALIZING)
-        if initializing:
-            asked = frozenset(state.topic_partition for state in initializing)
-            if self.coordinator is not None:
-                asked = self._load_committed(asked)
-            helpless = self.subscription.reset_initializing(asked)
-            if helpless:
-                raise NoOffset(helpless)
-        self.lookup.start_resets()
-
-    def _load_committed(self, partitions: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
-        """Request the committed offsets; returns the partitions known to have none."""
-        assert self.coordinator is not None, "only a group has committed offsets"
-        if self._loading is None:
-            until_ms = self.client.now_ms() + self.settings.default_api_timeout_ms
-            task = self.client.spawn(self.coordinator.commits.committed(partitions, until_ms))
-            task.add_done_callback(lambda _: self.signal.notify())
-            self._loading = (task, partitions)
-        task, asked = self._loading
-        if not task.done():
-            return frozenset()
-        self._loading = None
-        found = task.result()
-        self.subscription.seek_committed(found)
-        return asked - found.keys()
+        """Start what is needed so that every partition gets a position."""
+        if not self.subscription.has_all_positions:
+            self.lookup.ask_due()
 
     async def position(self, partition: TopicPartition, timeout_ms: int) -> int:
         """The next offset to be read; finds one if there is none."""

@@ -1,20 +1,23 @@
 """Which partitions to fetch from which broker now. Pure; `Fetcher` carries it out."""
 
 from collections.abc import Container
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.client.aio.consumer.fetch_buffer import FetchBuffer
-from tidelog.client.aio.consumer.fetch_session import FetchTarget
-from tidelog.client.aio.consumer.partition_state import NO_NODE, PartitionState
+from tidelog.client.aio.consumer.partition_state import PartitionState
 from tidelog.client.aio.consumer.subscription import SubscriptionState
-from tidelog.client.aio.metadata import MetadataCache
+from tidelog.client.aio.metadata import NO_NODE, MetadataCache
+from tidelog.client.fetch_session import FetchEntry
 from tidelog.client.types import TopicPartition
+from tidelog.wire.partitions import NO_EPOCH
+
+_NO_OFFSET: Final = -1  # a consumer has no log that begins anywhere
 
 
 class FetchPlan(NamedTuple):
     """The partitions to fetch from each broker, and whether some leader is not known."""
 
-    by_node: dict[int, dict[TopicPartition, FetchTarget]]
+    by_node: dict[int, dict[TopicPartition, FetchEntry]]
     needs_metadata: bool
 
 
@@ -22,17 +25,17 @@ def plan_fetches(
     subscription: SubscriptionState,
     buffer: FetchBuffer,
     metadata: MetadataCache,
-    under_way: Container[tuple[TopicPartition, int]],
+    under_way: Container[tuple[int, TopicPartition, int]],
     now_ms: int,
     partition_bytes_max: int,
 ) -> FetchPlan:
-    """All partitions that may be read, by broker, without what is `under_way`: (partition, offset).
+    """All partitions that may be read, by broker, without what is `under_way`: (broker, partition, offset).
 
     A broker is asked for all its partitions or for none: it waits as long as one of them holds enough. If that one were
     left out and the others had nothing new, the request would wait at the broker for fetch.max.wait.ms while what is
     here runs out.
     """
-    by_node: dict[int, dict[TopicPartition, FetchTarget]] = {}
+    by_node: dict[int, dict[TopicPartition, FetchEntry]] = {}
     held: set[int] = set()
     needs_metadata = False
     for partition, state in subscription.partitions.items():
@@ -45,9 +48,9 @@ def plan_fetches(
             offset = buffer.next_offset(state)
             if offset is None:
                 held.add(node_id)
-            elif (partition, offset) not in under_way:
+            elif (node_id, partition, offset) not in under_way:
                 topic_id = metadata.topic_id(partition.topic)
-                target = FetchTarget(topic_id, offset, state.leader.epoch, partition_bytes_max)
+                target = FetchEntry(topic_id, offset, _NO_OFFSET, partition_bytes_max, state.leader.epoch, NO_EPOCH)
                 by_node.setdefault(node_id, {})[partition] = target
     return FetchPlan({node_id: by_node[node_id] for node_id in by_node if node_id not in held}, needs_metadata)
 

@@ -16,17 +16,16 @@ from tidelog.client.aio.consumer.completed_fetch import CompletedFetch, Decoding
 from tidelog.client.aio.consumer.errors import OffsetOutOfRange
 from tidelog.client.aio.consumer.fetch_buffer import FetchBuffer
 from tidelog.client.aio.consumer.fetch_plan import plan_fetches
-from tidelog.client.aio.consumer.fetch_session import FetchSession, FetchTarget
 from tidelog.client.aio.consumer.partition_state import PartitionState
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.subscription import SubscriptionState
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import Reaction, error_code_of, reaction_to
 from tidelog.client.errors import ApiError, ClientError, RecordTooLarge
+from tidelog.client.fetch_session import FetchEntry, FetchSession
 from tidelog.client.types import BrokerNode, TopicPartition
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import FetchRequest, FetchResponse
-from tidelog.wire.messages.fetch import PartitionData
+from tidelog.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 
 _LOG: Final = logging.getLogger("tidelog.client.consumer")
 # Apart from the default channel, where metadata and offsets are asked for: those must not wait behind a fetch either.
@@ -40,7 +39,7 @@ FetchChannel = tuple[int, int]
 class _UnderWay(NamedTuple):
     """A request that was sent: its partitions, and the count of seeks, resumes and new positions before it."""
 
-    wanted: Mapping[TopicPartition, FetchTarget]
+    wanted: Mapping[TopicPartition, FetchEntry]
     restarts: int
 
 
@@ -69,11 +68,13 @@ class Fetcher:
     def send(self) -> None:
         """Send the fetches that are due. Call it whenever positions or assignments may have changed."""
         restarts = self._subscription.tracker.restarts
-        current = [each for each in self._under_way.values() if each.restarts == restarts]
+        current = {node_id for (node_id, _), each in self._under_way.items() if each.restarts == restarts}
         if self._is_closed or len(current) >= len(self._client.metadata.nodes):
             return  # every broker has a request that knows where all its partitions are
         under_way = {
-            (partition, target.offset) for each in self._under_way.values() for partition, target in each.wanted.items()
+            (node_id, partition, target.fetch_offset)
+            for (node_id, _), each in self._under_way.items()
+            for partition, target in each.wanted.items()
         }
         plan = plan_fetches(
             self._subscription,
@@ -103,14 +104,19 @@ class Fetcher:
             return
         settings = self._settings
         session = self._sessions.setdefault(channel, FetchSession())
+        session.want_only(sent.wanted)
+        changes = session.build()
         request = FetchRequest(
             max_wait_ms=settings.fetch_max_wait_ms,
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_max_bytes,
             isolation_level=1 if settings.reads_committed else 0,
             rack_id=settings.client_rack,
+            session_id=changes.session_id,
+            session_epoch=changes.session_epoch,
+            topics=changes.topics,
+            forgotten_topics_data=changes.forgotten,
         )
-        session.fill(request, sent.wanted)
         try:
             reply = connection.send(request, FetchResponse, at_most=session.version_max)
         except ClientError:
@@ -123,7 +129,7 @@ class Fetcher:
         self,
         channel: FetchChannel,
         session: FetchSession,
-        wanted: Mapping[TopicPartition, FetchTarget],
+        wanted: Mapping[TopicPartition, FetchEntry],
         done: "asyncio.Future[FetchResponse]",
     ) -> None:
         del self._under_way[channel]
@@ -140,20 +146,19 @@ class Fetcher:
         self.send()
         self._notify()
 
-    def _accept(
-        self, session: FetchSession, wanted: Mapping[TopicPartition, FetchTarget], reply: FetchResponse
-    ) -> None:
+    def _accept(self, session: FetchSession, wanted: Mapping[TopicPartition, FetchEntry], reply: FetchResponse) -> None:
         answered = session.accept(reply)
         if answered is None:
             _LOG.info("fetch session is reset: %s", error_code_of(reply.error_code).name)
             if reaction_to(reply.error_code) is Reaction.REFRESH_METADATA:
                 self._client.request_refresh()
             return
-        for partition, data in answered:
+        for key, data in answered:
+            partition = TopicPartition(*key)
             state = self._subscription.partitions.get(partition)
             if state is None or not state.is_fetchable:
                 continue
-            offset = wanted[partition].offset
+            offset = wanted[partition].fetch_offset
             if data.error_code == ErrorCode.NONE:
                 self._take_data(state, offset, data)
             elif state.position is not None and state.position.offset == offset:
@@ -203,7 +208,11 @@ class Fetcher:
         """Leave the partition alone for a moment; a broker that refuses at once would be asked without pause."""
         backoff_ms = self._settings.retry_backoff_ms
         state.retry_at_ms = self._client.now_ms() + backoff_ms
-        asyncio.get_running_loop().call_later(backoff_ms / 1000 + 0.001, self.send)
+        asyncio.get_running_loop().call_later(backoff_ms / 1000 + 0.001, self._send_again)
+
+    def _send_again(self) -> None:
+        self._subscription.tracker.restarts += 1  # the requests under way were sent without the partition
+        self.send()
 
     def _out_of_range(self, state: PartitionState, offset: int) -> None:
         if state.forget_preferred_replica():
@@ -229,7 +238,7 @@ class Fetcher:
             self._subscription.follow_leaders(self._client.metadata)
         return is_newer
 
-    def _forget_preferred_replicas(self, wanted: Mapping[TopicPartition, FetchTarget]) -> None:
+    def _forget_preferred_replicas(self, wanted: Mapping[TopicPartition, FetchEntry]) -> None:
         for partition in wanted:
             state = self._subscription.partitions.get(partition)
             if state is not None:

@@ -35,8 +35,8 @@ class GroupLink:
         try:
             async with self._turn:
                 node = await self._client.find_coordinator(CoordinatorType.GROUP, self.group_id)
-                connection = await self._client.link(node.node_id, COORDINATOR_CHANNEL).acquire()
-                reply = connection.send(request, response, timeout_ms=timeout_ms, at_most=at_most)
+                link = self._client.link(node.node_id, COORDINATOR_CHANNEL)
+                reply = await link.write(request, response, timeout_ms=timeout_ms, at_most=at_most)
             return await reply
         except BrokerUnavailable:
             self.forget()

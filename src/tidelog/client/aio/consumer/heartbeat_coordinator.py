@@ -23,7 +23,7 @@ from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import reaction_to
 from tidelog.client.errors import BrokerUnavailable, ClientError, DeadlinePassed
 from tidelog.client.types import TopicPartition
-from tidelog.wire.messages import ConsumerGroupHeartbeatResponse
+from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 
 _LOG: Final = logging.getLogger("tidelog.client.consumer")
 _FIRST_INTERVAL_MS: Final = 5000
@@ -64,7 +64,8 @@ class HeartbeatCoordinator:
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._failure: Exception | None = None
-        self._committing: asyncio.Task[None] | None = None
+        self._committing: tuple[asyncio.Task[None], frozenset[TopicPartition]] | None = None
+        """The commit before a revocation, and the partitions that it is for."""
         self._seen_metadata = -1
         self._refreshed_for: object = None
 
@@ -154,9 +155,10 @@ class HeartbeatCoordinator:
         owned = self._subscription.partitions
         gone = [each for each in owned if each not in target]
         added = [each for each in target if each not in owned]
+        self._hold_back(gone)
         if not gone and not added:
             return
-        if gone and not self._is_committed(gone):
+        if gone and not self._is_committed(frozenset(gone)):
             return
         error = await self._give_up(gone, is_lost=False) if gone else None
         self.auto_commit.restart()
@@ -171,18 +173,26 @@ class HeartbeatCoordinator:
         if error is not None:
             raise error
 
-    def _is_committed(self, gone: Collection[TopicPartition]) -> bool:
+    def _hold_back(self, gone: Collection[TopicPartition]) -> None:
+        """Return no records of `gone`: after the commit they would be read twice. The assignment may restore others."""
+        for state in self._subscription:
+            if state.is_revocation_pending and state.topic_partition not in gone:
+                state.is_revocation_pending = False
+                state.tracker.restarts += 1
+        if self.auto_commit.is_enabled:
+            for partition in gone:
+                self._subscription.partitions[partition].is_revocation_pending = True
+
+    def _is_committed(self, gone: frozenset[TopicPartition]) -> bool:
         """Whether the commit before giving up `gone` is over; begins it."""
         if not self.auto_commit.is_enabled:
             return True
-        if self._committing is None:
-            for partition in gone:
-                # Records returned after the commit would be read twice.
-                self._subscription.partitions[partition].is_revocation_pending = True
+        task, held_back = self._committing or (None, gone)
+        if task is None or (task.done() and not gone <= held_back):
             until_ms = self._client.now_ms() + self._settings.max_poll_interval_ms
-            self._committing = self._client.spawn(self.auto_commit.commit_now(until_ms))
-            self._committing.add_done_callback(lambda _: self._notify())
-        if not self._committing.done():
+            task = self._client.spawn(self.auto_commit.commit_now(until_ms))
+            self._committing = task, gone
+        if not task.done():
             return False
         self._committing = None
         return True

@@ -17,8 +17,11 @@ from tidelog.client.aio.reactions import Reaction, error_code_of, reaction_to
 from tidelog.client.errors import ApiError
 from tidelog.client.types import ConsumerGroupMetadata
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from tidelog.wire.messages.consumer_group_heartbeat import TopicPartitions
+from tidelog.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1

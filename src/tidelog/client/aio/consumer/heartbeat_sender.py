@@ -15,7 +15,8 @@ from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import reaction_to
 from tidelog.client.errors import ApiError, BrokerUnavailable, ClientError, DeadlinePassed
-from tidelog.wire.messages import HeartbeatResponse, LeaveGroupResponse
+from tidelog.wire.messages.heartbeat import HeartbeatResponse
+from tidelog.wire.messages.leave_group import LeaveGroupResponse
 
 _LOG: Final = logging.getLogger("tidelog.client.consumer")
 

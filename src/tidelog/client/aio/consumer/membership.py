@@ -18,17 +18,10 @@ from tidelog.client.aio.reactions import error_code_of
 from tidelog.client.errors import ApiError
 from tidelog.client.types import ConsumerGroupMetadata
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
-from tidelog.wire.messages.join_group import JoinGroupRequestProtocol
-from tidelog.wire.messages.leave_group import MemberIdentity
-from tidelog.wire.messages.sync_group import SyncGroupRequestAssignment
+from tidelog.wire.messages.heartbeat import HeartbeatRequest
+from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from tidelog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 
 NO_GENERATION_ID: Final = -1
 _REASON_CHARACTERS_MAX: Final = 255

@@ -1,17 +1,18 @@
-"""Requests offsets from leaders: by time, for resets, and to validate positions (KIP-320).
+"""Requests offsets: committed ones, from leaders by time for resets, and to validate positions (KIP-320).
 
-Resets and validations are started from `poll` and run beside it; when they are done the partition can be fetched from.
-Lookups for the application (`beginning_offsets`, `offsets_for_times`, …) are waited for.
+`ask_due` is called from `poll` and asks about every position that is due, until none is; the questions run beside it.
+The end of a question lets its partitions be looked at again, also those that the reply lacked. Lookups for the
+application (`beginning_offsets`, `offsets_for_times`, …) are waited for.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from tidelog.client.aio.backoff import Backoff
-from tidelog.client.aio.consumer.errors import LogTruncated
+from tidelog.client.aio.consumer.errors import LogTruncated, NoOffset
 from tidelog.client.aio.consumer.offset_reset import LATEST_TIMESTAMP, ResetKind
 from tidelog.client.aio.consumer.partition_state import FetchState, PartitionState, Position
 from tidelog.client.aio.consumer.settings import ConsumerSettings
@@ -21,15 +22,16 @@ from tidelog.client.aio.reactions import error_code_of, reaction_to
 from tidelog.client.errors import ApiError, BrokerUnavailable, ClientError, DeadlinePassed, UnsupportedByBroker
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
+    ListOffsetsTopic,
 )
-from tidelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from tidelog.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
@@ -48,8 +50,12 @@ class FoundOffset(NamedTuple):
     leader_epoch: int
 
 
+Committed = Callable[[Collection[TopicPartition], int], Awaitable[Mapping[TopicPartition, OffsetAndMetadata]]]
+"""Reads committed offsets until a time; leaves out partitions without any."""
+
+
 class OffsetLookup:
-    """Offsets from leaders. Lives in the loop of its client."""
+    """Positions from the group and from leaders. Lives in the loop of its client."""
 
     def __init__(
         self,
@@ -57,13 +63,14 @@ class OffsetLookup:
         settings: ConsumerSettings,
         subscription: SubscriptionState,
         wall_ms: Callable[[], int],
-        notify: Callable[[], None],
+        committed: Committed | None,
     ) -> None:
+        """`committed` is the group's, if there is one."""
         self._client = client
         self._settings = settings
         self._subscription = subscription
         self._wall_ms = wall_ms
-        self._notify = notify
+        self._committed = committed
         self._failure: Exception | None = None
         self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
 
@@ -156,38 +163,98 @@ class OffsetLookup:
 
     # For positions.
 
-    def start_resets(self) -> None:
-        """Send ListOffsets for partitions that await a reset, unless a request is under way."""
-        self._raise_failure()
-        waiting = self._subscription.in_state(FetchState.AWAIT_RESET, self._client.now_ms())
-        if waiting:
-            self._hold_back(waiting, self._settings.request_timeout_ms)
-            self._client.spawn(self._reset(waiting))
+    def ask_due(self) -> None:
+        """Ask about every position that is due. Raises what made an earlier question fail for good."""
+        while due := self._subscription.due(self._client.now_ms()):
+            for need, states in due.items():
+                _QUESTIONS[need](self, states)
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
-    async def _reset(self, states: list[PartitionState]) -> None:
+    def _ask(
+        self, states: Sequence[PartitionState], question: Callable[[Sequence[PartitionState]], Awaitable[None]]
+    ) -> None:
+        """Run `question` about `states` beside the caller."""
+        mark = object()
+        for state in states:
+            state.asked = mark
+        self._client.spawn(self._answer(states, question, mark))
+
+    async def _answer(
+        self,
+        states: Sequence[PartitionState],
+        question: Callable[[Sequence[PartitionState]], Awaitable[None]],
+        mark: object,
+    ) -> None:
+        try:
+            await question(states)
+        except ClientError as error:
+            if not reaction_to(error).is_retriable:
+                self._failure = error
+        finally:
+            left = [state for state in states if state.asked is mark]
+            for state in left:
+                state.asked = None
+            if any(state.state is not FetchState.FETCHING for state in left):
+                self._try_later(left)
+
+    def _try_later(self, states: Iterable[PartitionState]) -> None:
+        """Have the positions that are still missing asked for again after a pause, and of the leaders of that time."""
+        until_ms = self._client.now_ms() + self._settings.retry_backoff_ms
+        for state in states:
+            if state.state is not FetchState.FETCHING:
+                state.retry_at_ms = until_ms
+        self._client.request_refresh()
+
+    def _ask_group(self, states: Sequence[PartitionState]) -> None:
+        """Begin where the group left off; without a group, or an offset of it, where auto.offset.reset says."""
+        if self._committed is None:
+            self._begin_without_offset(states)
+        else:
+            self._ask(states, self._load_committed)
+
+    async def _load_committed(self, states: Sequence[PartitionState]) -> None:
+        assert self._committed is not None, "only a group has committed offsets"
+        until_ms = self._client.now_ms() + self._settings.default_api_timeout_ms
+        found = await self._committed([state.topic_partition for state in states], until_ms)
+        # Where another state is, a seek came first.
+        waiting = [state for state in states if state.state is FetchState.INITIALIZING]
+        for state in waiting:
+            place = found.get(state.topic_partition)
+            if place is not None:
+                state.seek_unvalidated(Position(place.offset, place.leader_epoch))
+        self._begin_without_offset([state for state in waiting if state.topic_partition not in found])
+
+    def _begin_without_offset(self, states: Sequence[PartitionState]) -> None:
+        policy = self._subscription.default_reset
+        if not policy.is_none:
+            for state in states:
+                state.request_reset(policy)
+        elif states:
+            self._failure = NoOffset([state.topic_partition for state in states])
+            self._try_later(states)
+
+    def _ask_for_resets(self, states: Sequence[PartitionState]) -> None:
+        """Send ListOffsets for partitions that await a reset."""
+        self._ask(states, self._reset)
+
+    async def _reset(self, states: Sequence[PartitionState]) -> None:
         policies = {state.topic_partition: state.reset for state in states}
         times = {each: policy.timestamp(self._wall_ms()) for each, policy in policies.items() if policy is not None}
-        try:
-            found = await self._ask_leaders(times)
-            past_the_end = [each for each, place in found.items() if place.offset == _UNKNOWN]
-            if past_the_end:
-                # Nothing as young as the duration asked for: that is the end.
-                found.update(await self._ask_leaders(dict.fromkeys(past_the_end, LATEST_TIMESTAMP)))
-        except ClientError as error:
-            self._give_up(states, error)
-            return
+        found = await self._ask_leaders(times)
+        past_the_end = [each for each, place in found.items() if place.offset == _UNKNOWN]
+        if past_the_end:
+            # Nothing as young as the duration asked for: that is the end.
+            found.update(await self._ask_leaders(dict.fromkeys(past_the_end, LATEST_TIMESTAMP)))
         for state in states:
             place = found.get(state.topic_partition)
             if state.state is not FetchState.AWAIT_RESET or state.reset != policies[state.topic_partition]:
                 continue  # a seek came first
-            if place is None or place.offset == _UNKNOWN:
-                self._hold_back([state], self._settings.retry_backoff_ms)
-                self._client.request_refresh()
-            else:
+            if place is not None and place.offset != _UNKNOWN:
                 _LOG.info("%s: position reset to offset %d", state.topic_partition, place.offset)
                 # Without an epoch there is nothing to validate: the leader itself has just named this offset.
                 state.seek(Position(place.offset))
-        self._notify()
 
     def start_finding_end(self, state: PartitionState) -> None:
         """Find the end of a partition. A fetch response has it too, but a session does not repeat it."""
@@ -208,46 +275,37 @@ class OffsetLookup:
             else:
                 state.high_watermark = max(state.high_watermark, place.offset)
 
-    def start_validations(self) -> None:
-        """Validate positions with the new leaders, unless a request is under way."""
-        self._raise_failure()
-        waiting = self._subscription.in_state(FetchState.AWAIT_VALIDATION, self._client.now_ms())
+    def _ask_for_validations(self, states: Sequence[PartitionState]) -> None:
+        """Validate positions with the new leaders."""
         by_node: dict[int, list[PartitionState]] = {}
-        for state in waiting:
+        for state in states:
             by_node.setdefault(state.leader.node_id, []).append(state)
-        for node_id, states in by_node.items():
-            self._hold_back(states, self._settings.request_timeout_ms)
-            self._client.spawn(self._validate(node_id, states))
+        for those in by_node.values():
+            self._ask(those, self._validate)
 
-    async def _validate(self, node_id: int, states: list[PartitionState]) -> None:
-        positions = {state.topic_partition: state.position for state in states}
+    async def _validate(self, states: Sequence[PartitionState]) -> None:
+        asked = {state.topic_partition: (state, state.position) for state in states}
         try:
-            reply = await self._client.send(node_id, _epoch_request(states), OffsetForLeaderEpochResponse)
+            reply = await self._client.send(
+                states[0].leader.node_id, _epoch_request(states), OffsetForLeaderEpochResponse
+            )
         except UnsupportedByBroker:
             for state in states:
                 state.complete_validation()
-        except ClientError as error:
-            self._give_up(states, error)
             return
-        else:
-            for topic in reply.topics:
-                for end in topic.partitions:
-                    partition = TopicPartition(topic.topic, end.partition)
-                    state_now = self._subscription.partitions.get(partition)
-                    # A seek or a rebalance may have come first; the result is then obsolete.
-                    if state_now is not None and state_now.position == positions.get(partition):
-                        self._take_end(state_now, end)
-        self._notify()
+        for topic in reply.topics:
+            for end in topic.partitions:
+                state_asked, position = asked.get(TopicPartition(topic.topic, end.partition), (None, None))
+                # A seek may have come first; the result is then obsolete.
+                if state_asked is not None and state_asked.position == position:
+                    self._take_end(state_asked, end)
 
     def _take_end(self, state: PartitionState, end: EpochEndOffset) -> None:
         position = state.position
         if state.state is not FetchState.AWAIT_VALIDATION or position is None:
             return
         if end.error_code != ErrorCode.NONE:
-            if reaction_to(end.error_code).is_retriable:
-                self._hold_back([state], self._settings.retry_backoff_ms)
-                self._client.request_refresh()
-            else:
+            if not reaction_to(end.error_code).is_retriable:
                 code = error_code_of(end.error_code)
                 self._failure = ApiError(code, f"{state.topic_partition}: {code.text}")
         elif end.end_offset == _UNKNOWN or end.leader_epoch == _UNKNOWN:
@@ -266,37 +324,24 @@ class OffsetLookup:
         if policy.kind is ResetKind.NONE:
             place = {} if agreed is None else {partition: OffsetAndMetadata(agreed.offset, "", agreed.epoch)}
             self._failure = LogTruncated({partition: position.offset}, place)
-            self._hold_back([state], self._settings.request_timeout_ms)
         elif agreed is None:
             state.request_reset(policy)
         else:
             state.complete_validation(agreed)
-
-    def _give_up(self, states: Iterable[PartitionState], error: Exception) -> None:
-        """Retry later, or raise the error in `poll`, depending on the error."""
-        if reaction_to(error).is_retriable:
-            self._hold_back(states, self._settings.retry_backoff_ms)
-            self._client.request_refresh()
-        else:
-            self._failure = error
-            self._hold_back(states, self._settings.retry_backoff_ms)
-        self._notify()
-
-    def _hold_back(self, states: Iterable[PartitionState], for_ms: int) -> None:
-        until_ms = self._client.now_ms() + for_ms
-        for state in states:
-            state.retry_at_ms = until_ms
-
-    def _raise_failure(self) -> None:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
 
     async def _pause(self, failures: int, until_ms: int, what: str, reason: Exception) -> None:
         backoff_ms = self._backoff.after(failures)
         if self._client.now_ms() + backoff_ms > until_ms:
             raise DeadlinePassed(f"timed out looking up {what}: {reason}") from reason
         await asyncio.sleep(backoff_ms / 1000)
+
+
+_QUESTIONS: Final[Mapping[FetchState, Callable[[OffsetLookup, Sequence[PartitionState]], None]]] = {
+    FetchState.INITIALIZING: OffsetLookup._ask_group,
+    FetchState.AWAIT_RESET: OffsetLookup._ask_for_resets,
+    FetchState.AWAIT_VALIDATION: OffsetLookup._ask_for_validations,
+}
+"""What is asked of whom in each state. After each of these, the partitions given wait, or are in another state."""
 
 
 def _epoch_request(states: Iterable[PartitionState]) -> OffsetForLeaderEpochRequest:

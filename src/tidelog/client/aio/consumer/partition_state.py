@@ -6,6 +6,9 @@
     AWAIT_RESET        ask the leader for the offset that the reset policy means
     AWAIT_VALIDATION   the leader changed: ask the new one whether the position still fits its log (KIP-320)
     FETCHING           nothing
+
+In each of the first three, either a question about the position is under way, or `retry_at_ms` is still to come, or the
+question is due (`wait`). Nothing else keeps a position back, so a partition cannot wait for an event that has passed.
 """
 
 from collections.abc import Mapping
@@ -13,10 +16,10 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from tidelog.client.aio.consumer.offset_reset import OffsetReset
+from tidelog.client.aio.metadata import NO_NODE
+from tidelog.client.aio.waits import Wait
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
-
-NO_EPOCH: Final = -1
-NO_NODE: Final = -1
+from tidelog.wire.partitions import NO_EPOCH
 
 
 class FetchState(Enum):
@@ -35,6 +38,13 @@ TRANSITIONS: Final[Mapping[FetchState, frozenset[FetchState]]] = {
     FetchState.FETCHING: frozenset({FetchState.FETCHING, FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION}),
 }
 """The allowed transitions. A reset is not validated: it has no position until it is done."""
+
+
+_QUESTIONS: Final[Mapping[FetchState, Wait]] = {
+    FetchState.INITIALIZING: Wait.COMMITTED_OFFSET,
+    FetchState.AWAIT_RESET: Wait.RESET,
+    FetchState.AWAIT_VALIDATION: Wait.VALIDATION,
+}
 
 
 class Position(NamedTuple):
@@ -67,6 +77,7 @@ class PartitionState:
     """The consumer's state of one assigned partition."""
 
     __slots__ = (
+        "asked",
         "bytes_fetched",
         "high_watermark",
         "is_end_asked",
@@ -95,8 +106,10 @@ class PartitionState:
         self.leader = Leader()
         self.reset: OffsetReset | None = None
         """The policy to apply, in AWAIT_RESET."""
+        self.asked: object | None = None
+        """The question about this position that is under way. Its end, whatever it is, clears this."""
         self.retry_at_ms = 0
-        """No request about this position before then: one is under way, or one failed."""
+        """No question about this position and no fetch before then: the last one failed."""
         self.is_paused = False
         self.is_revocation_pending = False
         self.is_end_asked = False
@@ -118,6 +131,17 @@ class PartitionState:
     def has_position(self) -> bool:
         """Whether `position` means something, validated or not."""
         return self.state is FetchState.FETCHING or self.state is FetchState.AWAIT_VALIDATION
+
+    def wait(self, now_ms: int) -> Wait | None:
+        """What the position waits for; None if the question that its state calls for is due."""
+        if self.asked is not None:
+            return _QUESTIONS[self.state]
+        return Wait.POSITION_RETRY if self.retry_at_ms > now_ms else None
+
+    def leave(self) -> None:
+        """The partition is no longer assigned: what still comes for it changes nothing that is."""
+        self.tracker.unsettled.pop(self.topic_partition, None)
+        self.tracker = Tracker()
 
     def resume(self) -> None:
         """Return records again."""
@@ -148,8 +172,11 @@ class PartitionState:
         if leader == self.leader:
             return
         is_newer = leader.epoch > self.leader.epoch
+        if leader.node_id != self.leader.node_id:
+            self.tracker.restarts += 1
         self.leader = leader
-        self._forget_answers()
+        if self.state is not FetchState.INITIALIZING:  # the group is asked for that position, not the leader
+            self._forget_answers()
         if is_newer:
             self.validate_if_needed(leader)
 
@@ -206,5 +233,6 @@ class PartitionState:
             self.tracker.unsettled[self.topic_partition] = self
 
     def _forget_answers(self) -> None:
+        self.asked = None
         self.retry_at_ms = 0
         self.preferred_replica = NO_NODE

@@ -13,8 +13,7 @@ from tidelog.client.errors import ApiError, IllegalState
 from tidelog.client.metrics import ConsumerMetrics, ConsumerPartitionMetrics
 from tidelog.client.types import TopicPartition, as_partition
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import MetadataRequest, MetadataResponse
-from tidelog.wire.messages.metadata import MetadataRequestTopic
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 
 async def end_offsets(

@@ -55,7 +55,8 @@ class Signal:
         self.raise_if_ended()
         if not self._is_set:
             self._waiter = waiter = self._loop.create_future()
-            handle = self._loop.call_at(until_ms / 1000, _settle, waiter)
+            # Whole milliseconds are rounded down: at `until_ms` exactly, the caller's clock may still be before it.
+            handle = self._loop.call_at((until_ms + 1) / 1000, _settle, waiter)
             try:
                 await waiter
             finally:

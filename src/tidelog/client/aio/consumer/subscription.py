@@ -5,13 +5,13 @@ work on the one `SubscriptionState` of their consumer.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from tidelog.client.aio.consumer.offset_reset import OffsetReset
-from tidelog.client.aio.consumer.partition_state import FetchState, Leader, PartitionState, Position, Tracker
+from tidelog.client.aio.consumer.partition_state import FetchState, Leader, PartitionState, Tracker
 from tidelog.client.errors import IllegalState
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 
@@ -96,7 +96,7 @@ class SubscriptionState:
     def _set_assignment(self, partitions: Collection[TopicPartition]) -> None:
         before = self.partitions
         for gone in before.keys() - set(partitions):
-            self.tracker.unsettled.pop(gone, None)
+            before[gone].leave()
         self.partitions = {each: before.get(each) or PartitionState(each, self.tracker) for each in partitions}
 
     # Asking what is read.
@@ -161,30 +161,18 @@ class SubscriptionState:
         """Whether every partition can be fetched from, pauses aside."""
         return not self.tracker.unsettled
 
-    def in_state(self, wanted: FetchState, now_ms: int | None = None) -> list[PartitionState]:
-        """Partitions in a state other than FETCHING; with a time, only those for which a request may be sent now."""
-        assert wanted is not FetchState.FETCHING, "those that are fetched from are not kept apart"
-        return [
-            state
-            for state in self.tracker.unsettled.values()
-            if state.state is wanted and (now_ms is None or state.retry_at_ms <= now_ms)
-        ]
+    def due(self, now_ms: int) -> dict[FetchState, list[PartitionState]]:
+        """The partitions whose positions must be asked for now, by the state that says what to ask."""
+        due: dict[FetchState, list[PartitionState]] = {}
+        for state in self.tracker.unsettled.values():
+            if state.wait(now_ms) is None:
+                due.setdefault(state.state, []).append(state)
+        return due
 
     def next_retry_ms(self) -> int | None:
-        """When a position may be asked about again; None if nothing is held back."""
-        return min((state.retry_at_ms for state in self.tracker.unsettled.values() if state.retry_at_ms), default=None)
-
-    def reset_initializing(self, asked: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Apply the policy where nothing was committed; returns those for which there is no policy either."""
-        helpless: list[TopicPartition] = []
-        for state in self.in_state(FetchState.INITIALIZING):
-            if state.topic_partition not in asked:
-                continue
-            if self.default_reset.is_none:
-                helpless.append(state.topic_partition)
-            else:
-                state.request_reset(self.default_reset)
-        return helpless
+        """When a position may be asked for again; None if nothing is held back."""
+        waiting = self.tracker.unsettled.values()
+        return min((state.retry_at_ms for state in waiting if state.asked is None and state.retry_at_ms), default=None)
 
     def follow_leaders(self, metadata: "MetadataCache") -> None:
         """Take over leaders from new metadata."""
@@ -192,13 +180,6 @@ class SubscriptionState:
             leadership = metadata.partition(topic, partition)
             if leadership is not None:
                 state.follow_leader(Leader(leadership.leader_id, leadership.leader_epoch))
-
-    def seek_committed(self, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Begin where the group left off, where there is no position yet."""
-        for partition, place in committed.items():
-            state = self.partitions.get(partition)
-            if state is not None and state.state is FetchState.INITIALIZING:
-                state.seek_unvalidated(Position(place.offset, place.leader_epoch))
 
     def __iter__(self) -> Iterator[PartitionState]:
         return iter(self.partitions.values())

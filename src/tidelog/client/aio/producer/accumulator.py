@@ -20,6 +20,7 @@ from tidelog.client.aio.producer.buffer_pool import BufferPool
 from tidelog.client.aio.producer.compression_ratio import CompressionRatio
 from tidelog.client.aio.producer.sequences import PartitionSequences, SequenceTracker
 from tidelog.client.aio.producer.settings import ProducerSettings
+from tidelog.client.aio.waits import Wait
 from tidelog.client.types import TopicPartition
 from tidelog.records.header import HEADER_BYTES
 
@@ -201,15 +202,32 @@ class Accumulator:
         look_again_ms = NEVER
         has_leaderless = False
         for queue in self._waiting:
-            if queue.leader_id < 0:
+            wait = self.wait_of(queue, now_ms)
+            if wait is None:
+                nodes.setdefault(queue.leader_id, []).append(queue)
+            elif wait is Wait.BATCH_LEADER:
                 has_leaderless = True
-            elif not queue.is_muted:
-                due_in_ms = self._due_in_ms(queue, now_ms)
-                if due_in_ms > 0:
-                    look_again_ms = min(look_again_ms, due_in_ms)
-                elif self._may_send(queue):
-                    nodes.setdefault(queue.leader_id, []).append(queue)
+            elif wait is Wait.LINGER or wait is Wait.BATCH_RETRY:
+                look_again_ms = min(look_again_ms, self._due_in_ms(queue, now_ms))
         return Ready(nodes, look_again_ms, has_leaderless)
+
+    def wait_of(self, queue: PartitionQueue, now_ms: int) -> Wait | None:
+        """What the first batch of a queue waits for; None if it may be sent now."""
+        first = queue.batches[0]
+        if queue.leader_id < 0:
+            return Wait.BATCH_LEADER
+        if queue.is_muted:
+            return Wait.MUTED
+        if self._due_in_ms(queue, now_ms) > 0:
+            return Wait.BATCH_RETRY if first.attempts else Wait.LINGER
+        if self._sequence_tracker is None:
+            return None
+        if self._sequence_tracker.is_transactional and not queue.is_in_transaction:
+            return Wait.TRANSACTION
+        assert queue.sequences is not None
+        if self._sequence_tracker.may_send(queue.sequences, first):
+            return None
+        return Wait.IDENTITY if self._sequence_tracker.needs_identity else Wait.SEQUENCE
 
     def _due_in_ms(self, queue: PartitionQueue, now_ms: int) -> int:
         """How long the first batch of `queue` still has to wait; 0 or less when it is due."""
@@ -226,14 +244,6 @@ class Accumulator:
             or self._pool.waiting
         )
         return 0 if is_due else first.created_ms + self._linger_ms - now_ms
-
-    def _may_send(self, queue: PartitionQueue) -> bool:
-        if self._sequence_tracker is None:
-            return True
-        if self._sequence_tracker.is_transactional and not queue.is_in_transaction:
-            return False
-        assert queue.sequences is not None
-        return self._sequence_tracker.may_send(queue.sequences, queue.batches[0])
 
     def outside_transaction(self) -> list[PartitionQueue]:
         """Queues with something to send whose partitions the transaction does not have yet."""
@@ -256,7 +266,7 @@ class Accumulator:
         count = len(queues)
         for step in range(count):
             queue = queues[(self._drain_turn + step) % count]
-            if queue.is_muted or not queue.batches or self._due_in_ms(queue, now_ms) > 0 or not self._may_send(queue):
+            if not queue.batches or self.wait_of(queue, now_ms) is not None:
                 continue
             batch = queue.batches[0]
             if drained and size_bytes + batch.size_bytes > limit_bytes:

@@ -17,20 +17,20 @@ from tidelog.client.aio.reactions import Reaction, check_code, reaction_to
 from tidelog.client.errors import ApiError, BrokerUnavailable, DeadlinePassed
 from tidelog.client.types import BrokerNode, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
-    AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
+from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from tidelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    EndTxnRequest,
-    EndTxnResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
+    AddPartitionsToTxnTopic,
+)
+from tidelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from tidelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
-from tidelog.wire.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
 
 Result = TypeVar("Result")
 

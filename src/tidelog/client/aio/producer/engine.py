@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
+from tidelog.client.aio.metadata import FINAL_TOPIC_ERRORS
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.producer.accumulator import Accumulator, TopicQueue
 from tidelog.client.aio.producer.batch import DeliveryCallback, ProducerBatch
@@ -24,7 +25,7 @@ from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.aio.producer.sink import Missing, RecordSink, check_topic
 from tidelog.client.aio.producer.transaction_state import State, TransactionHandle
 from tidelog.client.aio.producer.transactions import Transactions
-from tidelog.client.aio.reactions import error_code_of, reaction_to
+from tidelog.client.aio.reactions import error_code_of
 from tidelog.client.errors import (
     ApiError,
     BufferExhausted,
@@ -235,14 +236,14 @@ class ProducerEngine:
                     self._make_appendable(topic_queue)
                     return delivery
             if topic_queue is None:
-                await self.topic_queue(topic, deadline_ms - self._client.now_ms())
+                await self.topic_queue(topic, deadline_ms - self._client.now_ms(), limit=self._max_block)
             elif delivery is Missing.TURN:
                 # A caller that does nothing but send must let the loop run, once per batch: when the batch is full.
                 await asyncio.sleep(0)
                 had_turn = True
             elif delivery is Missing.METADATA:
                 known = f"topic {topic_queue.topic!r} has only {topic_queue.partition_count} partitions"
-                await self._refresh(known, deadline_ms, is_repeated=True)
+                await self._refresh(known, deadline_ms, self._max_block, is_repeated=True)
             else:
                 await self._await_memory(deadline_ms)
 
@@ -257,11 +258,12 @@ class ProducerEngine:
 
     # Metadata.
 
-    async def topic_queue(self, topic: str, limit_ms: int | None = None) -> TopicQueue:
-        """The queue of a topic, once its partitions are known."""
-        deadline_ms = self._client.now_ms() + (self.settings.max_block_ms if limit_ms is None else limit_ms)
+    async def topic_queue(self, topic: str, limit_ms: int | None = None, *, limit: str = "") -> TopicQueue:
+        """The queue of a topic, once its partitions are known; `limit` is what an error calls `limit_ms`."""
+        if limit_ms is None:
+            limit_ms, limit = self.settings.max_block_ms, self._max_block
         try:
-            return await self._find_topic_queue(topic, deadline_ms)
+            return await self._find_topic_queue(topic, self._client.now_ms() + limit_ms, limit or f"{limit_ms} ms")
         finally:
             if topic not in self._accumulator.topic_queues:
                 # Otherwise the client would request its metadata until the producer is closed, and keep an old error.
@@ -272,17 +274,18 @@ class ProducerEngine:
         """Ask for metadata now."""
         await self._client.refresh(self.settings.max_block_ms)
 
-    async def _find_topic_queue(self, topic: str, deadline_ms: int) -> TopicQueue:
+    async def _find_topic_queue(self, topic: str, deadline_ms: int, limit: str) -> TopicQueue:
         known = self._client.metadata.topic(topic)
         while True:
             topic_queue = self._topic_queue(topic)
             if topic_queue is not None:
                 return topic_queue
-            if known is not None and known.error_code and not reaction_to(known.error_code).is_retriable:
+            if known is not None and known.error_code in FINAL_TOPIC_ERRORS:
                 code = error_code_of(known.error_code)
                 raise ApiError(code, f"topic {topic!r}: {code.text}")
             reason = f" ({error_code_of(known.error_code).name})" if known is not None and known.error_code else ""
-            await self._refresh(f"no metadata for topic {topic!r}{reason}", deadline_ms, is_repeated=known is not None)
+            problem = f"no metadata for topic {topic!r}{reason}"
+            await self._refresh(problem, deadline_ms, limit, is_repeated=known is not None)
             known = self._client.metadata.topic(topic)
 
     def _topic_queue(self, topic: str) -> TopicQueue | None:
@@ -301,7 +304,11 @@ class ProducerEngine:
                 topic_queue.sticky = choose_sticky(topic_queue, is_adaptive=False)
             self.sink.appendable_topics[topic_queue.topic] = topic_queue
 
-    async def _refresh(self, problem: str, deadline_ms: int, *, is_repeated: bool) -> None:
+    @property
+    def _max_block(self) -> str:
+        return f"max.block.ms={self.settings.max_block_ms}"
+
+    async def _refresh(self, problem: str, deadline_ms: int, limit: str, *, is_repeated: bool) -> None:
         left_ms = deadline_ms - self._client.now_ms()
         if is_repeated:
             pause_ms = max(min(self.settings.retry_backoff_ms, left_ms), 0)
@@ -313,7 +320,7 @@ class ProducerEngine:
                 return
         except DeadlinePassed:
             pass  # it only knows how much was left
-        raise DeadlinePassed(f"{problem} after max.block.ms={self.settings.max_block_ms}")
+        raise DeadlinePassed(f"{problem} after {limit}")
 
     def _learn(self) -> None:
         metadata = self._client.metadata

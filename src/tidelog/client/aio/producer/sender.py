@@ -28,8 +28,8 @@ from tidelog.client.errors import ApiError, ClientError, DeadlinePassed, Unsuppo
 from tidelog.client.types import BrokerNode, TopicPartition
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
-from tidelog.wire.messages.produce import PartitionProduceResponse
+from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidelog.wire.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
 
 _log = logging.getLogger("tidelog.client.producer")
 
@@ -140,6 +140,9 @@ class Sender:
                         break
                     self._send(connection, batches, now_ms)
                     connection = self._client.ready_connection(node_id, self.wake)
+            if ready.nodes:
+                # What is behind the batches just sent, or was refused a connection, has times of its own.
+                ready = self._accumulator.ready(now_ms)
         if ready.has_leaderless:
             self._client.request_refresh()
         return min(ready.look_again_ms, self._accumulator.expiry_in_ms(now_ms))
@@ -152,6 +155,8 @@ class Sender:
             self._timer = self._loop.call_later(max(1, min(next_ms, _LONGEST_SLEEP_MS)) / 1000, self.wake)
 
     def _prepare(self, now_ms: int) -> None:
+        # First, as what is given up may need another epoch: batches behind it wait for that and for nothing else.
+        self._expire(now_ms)
         sequence_tracker = self._sequence_tracker
         if sequence_tracker is not None:
             sequence_tracker.bump_if_needed()
@@ -169,7 +174,6 @@ class Sender:
         if self.transactions is not None:
             for queue in self._accumulator.outside_transaction():
                 queue.is_in_transaction = self.transactions.may_send_to(queue.where)
-        self._expire(now_ms)
 
     def _expire(self, now_ms: int) -> None:
         if self._accumulator.expiry_in_ms(now_ms) > 0:

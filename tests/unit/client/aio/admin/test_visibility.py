@@ -32,18 +32,15 @@ from tidelog.security.acls import (
     ResourcePattern,
 )
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
-    DescribeAclsResponse,
-    DescribeClientQuotasResponse,
-    DescribeConfigsResponse,
-    DescribeUserScramCredentialsResponse,
-    MetadataResponse,
-)
 from tidelog.wire.messages import describe_acls as acls
 from tidelog.wire.messages import describe_client_quotas as quotas
 from tidelog.wire.messages import describe_configs as configs
 from tidelog.wire.messages import describe_user_scram_credentials as scram
-from tidelog.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from tidelog.wire.messages.describe_acls import DescribeAclsResponse
+from tidelog.wire.messages.describe_client_quotas import DescribeClientQuotasResponse
+from tidelog.wire.messages.describe_configs import DescribeConfigsResponse
+from tidelog.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsResponse
+from tidelog.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from tidelog.wire.schema import Message
 
 ORDERS = ConfigResource(ResourceType.TOPIC, "orders")

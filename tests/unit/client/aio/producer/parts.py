@@ -8,8 +8,8 @@ from tidelog.client.aio.producer.batch import ProducerBatch
 from tidelog.client.aio.producer.buffer_pool import BufferPool
 from tidelog.client.aio.producer.sequences import ProducerIdentity, SequenceTracker
 from tidelog.client.aio.producer.settings import ProducerSettings, load_producer_settings
-from tidelog.wire.messages import MetadataResponse
 from tidelog.wire.messages.metadata import (
+    MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,

@@ -6,8 +6,7 @@ from tests.unit.client.aio.producer.parts import Bench
 from tidelog.client.aio.producer.batch import ProducerBatch
 from tidelog.client.aio.producer.frames import VERSION_MIN, produce_frame
 from tidelog.wire.frames import encode_request
-from tidelog.wire.messages import ProduceRequest
-from tidelog.wire.messages.produce import PartitionProduceData, TopicProduceData
+from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 
 def batches_of(*places: tuple[str, int]) -> list[ProducerBatch]:

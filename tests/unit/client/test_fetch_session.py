@@ -2,23 +2,21 @@ from typing import Any
 
 from tests.unit.client.consumer.clusters import topic_id
 from tests.unit.present import present
-from tidelog.client.aio.consumer.fetch_session import FetchSession, FetchTarget
+from tidelog.client.fetch_session import FetchEntry, FetchSession
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import FetchRequest, FetchResponse
-from tidelog.wire.messages.fetch import FetchableTopicResponse, PartitionData
+from tidelog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
 
 def at(partition, offset=0, *, id_=None):
-    return FetchTarget(topic_id(partition.topic) if id_ is None else id_, offset, 0, 1000)
+    return FetchEntry(topic_id(partition.topic) if id_ is None else id_, offset, -1, 1000, 0, -1)
 
 
 def send(session, wanted):
-    request = FetchRequest()
-    session.fill(request, wanted)
-    return request
+    session.want_only(wanted)
+    return session.build()
 
 
 def named(request):
@@ -26,7 +24,7 @@ def named(request):
 
 
 def forgotten(request):
-    return [(topic.topic, number) for topic in request.forgotten_topics_data for number in topic.partitions]
+    return [(topic.topic, number) for topic in request.forgotten for number in topic.partitions]
 
 
 def reply(*partitions, session_id=7, error=ErrorCode.NONE):
@@ -72,7 +70,7 @@ class TestRequests:
     def test_a_topic_created_again_is_another_topic(self):
         request = send(established(T0), {T0: at(T0, id_=b"another".ljust(16))})
         assert named(request) == [("t", 0, 0)]
-        assert [each.topic_id for each in request.forgotten_topics_data] == [topic_id("t")]
+        assert [each.topic_id for each in request.forgotten] == [topic_id("t")]
         assert [each.topic_id for each in request.topics] == [b"another".ljust(16)]
 
     def test_epochs_count_up_and_skip_zero(self):
@@ -87,6 +85,36 @@ class TestRequests:
         send(session, {T0: at(T0, id_=bytes(16))})
         assert session.version_max == 12
         assert session.accept(reply(T0)) is not None
+
+    def test_a_change_that_is_taken_back_is_not_sent(self):
+        session = established(T0, T1)
+        session.want(T0, None)
+        session.want(T0, at(T0))
+        session.want(T1, at(T1, 9))
+        session.want(T1, at(T1))
+        request = session.build()
+        assert (named(request), forgotten(request)) == ([], [])
+
+    def test_a_partition_that_is_no_longer_wanted_is_forgotten_once(self):
+        session = established(T0, T1)
+        session.want(T1, None)
+        assert forgotten(session.build()) == [("t", 1)]
+        assert session.accept(reply()) == []
+        assert forgotten(session.build()) == []
+
+    def test_the_name_of_a_topic_created_again_is_that_of_its_new_id(self):
+        session = established(T0)
+        session.want(T0, at(T0, id_=b"2" * 16))
+        assert session.name_of(b"2" * 16) == "t"
+        assert session.name_of(topic_id("t")) == ""
+
+    def test_a_request_that_failed_is_followed_by_one_with_everything_that_is_wanted_by_then(self):
+        session = established(T0, T1)
+        session.want(T1, at(T1, 5))
+        session.build()
+        session.fail()
+        session.want(T0, at(T0, 7))
+        assert named(session.build()) == [("t", 0, 7), ("t", 1, 5)]
 
 
 class TestReplies:
@@ -110,6 +138,21 @@ class TestReplies:
         session = established(T0)
         send(session, {T0: at(T0)})
         assert session.accept(reply(U0)) is None
+
+    def test_an_answer_that_names_another_session_counts_and_the_session_goes_on(self):
+        """As in Kafka: a connection answers in order, so it is the answer to the last request."""
+        session = established(T0)
+        send(session, {T0: at(T0)})
+        assert [partition for partition, _ in present(session.accept(reply(T0, session_id=8)))] == [T0]
+        request = send(session, {T0: at(T0)})
+        assert (request.session_id, request.session_epoch) == (7, 2)
+
+    def test_an_answer_without_a_session_counts_and_ends_it(self):
+        session = established(T0)
+        send(session, {T0: at(T0)})
+        assert present(session.accept(reply(T0, session_id=0)))
+        request = send(session, {T0: at(T0)})
+        assert (request.session_id, request.session_epoch) == (0, 0)
 
     def test_a_lost_session_begins_again(self):
         session = established(T0)

@@ -1,0 +1,1 @@
+"""Records whose delivery failed, kept on disk until a broker has them."""
