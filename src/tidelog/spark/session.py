@@ -4,17 +4,26 @@
 already and `SPARK_SETTINGS` lists what is worth setting on it.
 """
 
+import logging
 import os
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.spark.home import quick_workers
-from tidelog.spark.internals import check_version, is_running, local_checkpoint_manager, start_java
+from tidelog.spark.internals import (
+    check_version,
+    end_java,
+    has_java_died,
+    is_running,
+    local_checkpoint_manager,
+    quiet_daemon,
+    start_java,
+)
 from tidelog.spark.java import find_java_home
 
 if TYPE_CHECKING:
@@ -30,6 +39,15 @@ SPARK_SETTINGS: Final[Mapping[str, str]] = {
     # Over TCP the JVM waits for a delayed acknowledgement each time it talks to a Python worker: 40 ms a micro-batch.
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
 }
+
+
+STARTS_MAX: Final = 3
+
+LOG: Final = logging.getLogger("tidelog.spark")
+
+
+class JavaEndedAtStart(RuntimeError):  # noqa: N818 - reads as what it says
+    """No JVM stayed up until Spark had started."""
 
 
 def spark_session(
@@ -57,14 +75,46 @@ def spark_session(
             is_local = name.startswith("local")
             prepare_environment(is_local=is_local)
             builder = builder.master(name)
-            defaults = {**SPARK_SETTINGS, **(local_checkpoint_manager() if local_checkpoints and is_local else {})}
+            defaults = {
+                **SPARK_SETTINGS,
+                **(quiet_daemon() if is_local else {}),
+                **(local_checkpoint_manager() if local_checkpoints and is_local else {}),
+            }
             chosen = {**{each: value for each, value in defaults.items() if each not in submitted}, **chosen}
-            # A start that Ctrl-C cuts short leaves the JVM running for ever.
-            with interrupts_held(), quick_workers(name):
-                start_java({"spark.master": name, "spark.app.name": app_name, **chosen})
+            java_settings = {"spark.master": name, "spark.app.name": app_name, **chosen}
+            return _started(lambda: _new(_configured(builder, chosen), java_settings))
+    return _configured(builder, chosen).getOrCreate()
+
+
+def _configured(builder: "SparkSession.Builder", chosen: Mapping[str, str]) -> "SparkSession.Builder":
     for each, value in chosen.items():
         builder = builder.config(each, value)
+    return builder
+
+
+def _new(builder: "SparkSession.Builder", java_settings: Mapping[str, str]) -> "SparkSession":
+    # A start that Ctrl-C cuts short leaves the JVM running for ever.
+    with interrupts_held(), quick_workers(java_settings["spark.master"]):
+        start_java(java_settings)
     return builder.getOrCreate()
+
+
+def _started(start: "Callable[[], SparkSession]") -> "SparkSession":
+    """The session that `start` makes. If its JVM is killed meanwhile, as by a kernel short of memory, again."""
+    for number in range(1, STARTS_MAX + 1):
+        try:
+            return start()
+        except Exception as error:
+            if not has_java_died(error):
+                raise
+            end_java()
+            if number == STARTS_MAX:
+                raise JavaEndedAtStart(
+                    f"Spark's JVM ended {STARTS_MAX} times while it started: it was killed, perhaps because memory was "
+                    "short (spark.driver.memory), or its options are wrong (--verbose shows its messages)"
+                ) from error
+            LOG.warning("Spark's JVM ended while it started: starting another one")
+    raise AssertionError("the last start has returned or raised")
 
 
 def prepare_environment(*, is_local: bool = True) -> None:

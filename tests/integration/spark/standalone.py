@@ -73,7 +73,7 @@ class StandaloneCluster:
 
     def python_workers(self) -> list[psutil.Process]:
         """The Python processes of all executors."""
-        return [each for worker in self.workers for each in descendants(worker.pid) if _is(each, "pyspark.daemon")]
+        return [each for worker in self.workers for each in descendants(worker.pid) if _is(each, "spark.daemon")]
 
     def _start(self, name: str, kind: str, *words: str) -> subprocess.Popen[bytes]:
         options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

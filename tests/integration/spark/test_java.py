@@ -1,11 +1,15 @@
 """Java is found where it is, and its absence is said with what to do."""
 
+import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
+import pyspark
 import pytest
 
+from tests.integration.cli_support import SOURCE
 from tidelog.spark import java
 from tidelog.spark.java import JavaMissing, find_java_home
 
@@ -87,3 +91,31 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path, monkeypa
 
     assert home.parent == tmp_path / "tidelog-"
     assert (home / "bin" / "java").stat().st_mode & 0o111
+
+
+def test_a_java_without_the_module_that_spark_asks_for_gets_a_launcher_that_does_not(
+    nothing_installed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    home = _home(nothing_installed / "mine", "25.0.2")
+    (home / "release").write_text('JAVA_VERSION="25.0.2"\nMODULES="java.base java.logging"\n')
+    (home / "bin" / "java").write_text('#!/bin/sh\necho \'openjdk version "25.0.2"\' >&2\necho "$@"\n')
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    found = find_java_home(tmp_path / "cache")
+    assert found != home
+    words = [str(found / "bin" / "java"), "--add-modules=jdk.incubator.vector", "Main"]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "Main\n"
+    (home / "release").write_text('MODULES="java.base jdk.incubator.vector"\n')
+    assert find_java_home(tmp_path / "cache") == home
+
+
+@pytest.mark.long
+def test_scripts_of_spark_run_with_the_java_that_is_printed() -> None:
+    words = [sys.executable, "-m", "tidelog.spark.java"]
+    home = subprocess.run(words, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": SOURCE})
+    environment = {**os.environ, "JAVA_HOME": home.stdout.strip(), "SPARK_HOME": str(Path(pyspark.__file__).parent)}
+    script = Path(pyspark.__file__).parent / "bin" / "spark-class"
+    ran = subprocess.run(
+        [script, "org.apache.spark.deploy.SparkSubmit", "--version"], capture_output=True, text=True, env=environment
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert pyspark.__version__ in ran.stderr

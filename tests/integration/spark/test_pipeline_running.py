@@ -16,6 +16,7 @@ import pytest
 from tests.integration.cli_support import SOURCE, run
 from tests.integration.lineage_server import LineageServer, lineage_server
 from tests.integration.spark.pipeline_support import committed, ids, make_topics, send_orders, wait_for
+from tidelog.client import Admin, NewTopic
 from tidelog.cluster.zookeeper import free_port
 from tidelog.testing import Broker
 
@@ -110,7 +111,7 @@ def test_deaths_do_not_end_pipelines_and_new_code_goes_on_where_the_old_stopped(
 
         wait_for(lambda: has(100), WAIT_S, "the first batches")
         _watch(servers, running, metrics)
-        for number, word in enumerate(("pyspark.daemon", "java"), 1):
+        for number, word in enumerate(("spark.daemon", "java"), 1):
             before = len(running.events("restarting"))
             running.kill(word)
             send_orders(servers, "run", range(80 + 20 * number, 100 + 20 * number), keys=7)
@@ -161,3 +162,50 @@ def _judge_lineage(lineage: LineageServer, servers: str) -> None:
     assert "FAIL" in seen
     assert seen[-1] == "COMPLETE"
     assert lineage.events[0]["inputs"] == [{"namespace": f"kafka://{servers}", "name": "run"}]
+
+
+SLOW = """
+import time
+from tidelog.spark.pipeline import Pipeline, pack_json, row_step, topic
+
+@row_step("id long", columns=["value"])
+def read(row):
+    import json
+    time.sleep(0.05)
+    return {{"id": json.loads(row["value"])["id"]}}
+
+pipeline = Pipeline(
+    "slow", source=topic("slow", maxOffsetsPerTrigger=20), steps=[read, pack_json("id")],
+    sink=topic("slow.out"), checkpoint={checkpoint!r}, trigger="0s",
+)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("whom", ["its group", "all of its processes"])
+def test_a_stop_for_all_processes_ends_with_exit_code_0(broker: Broker, tmp_path: Path, whom: str) -> None:
+    """A supervisor asks a process group, and systemd every process of a service, Spark's JVM and workers among them."""
+    servers = broker.bootstrap_servers
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(name, 1) for name in ("slow", "slow.out")])
+    send_orders(servers, "slow", range(2_000), keys=7)
+    file = tmp_path / "slow.py"
+    file.write_text(SLOW.format(checkpoint=str(tmp_path / "checkpoint")))
+    with Pipelines(servers, tmp_path, str(file), "--master", "local[2]", "--no-ui") as running:
+        wait_for(lambda: len(committed(servers, "slow.out")) >= 20, WAIT_S, "the first batch")
+        process = psutil.Process(running.process.pid)
+        others = process.children(recursive=True)
+        if whom == "its group":
+            os.killpg(running.process.pid, signal.SIGTERM)
+        else:
+            for each in [*others, process]:
+                each.send_signal(signal.SIGTERM)
+        assert running.process.wait(120) == 0, (tmp_path / "errors.txt").read_text()
+        assert running.events("stopped")
+        assert not running.events("gave_up")
+        _, alive = psutil.wait_procs(others, 30)
+        assert not alive
+    out = ids(committed(servers, "slow.out"))
+    assert out == list(range(len(out))), "whole batches, once"
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.delete_topics(["slow", "slow.out"])

@@ -36,5 +36,6 @@ def test_the_spark_snippet_writes_what_it_says(broker: Broker, tmp_path: Path) -
             capture_output=True, text=True,
         )  # fmt: skip
         assert ran.returncode == 0, ran.stderr[-3000:]
+        assert "Traceback" not in ran.stderr
         written = sorted(present(message.value()).decode() for message in read_messages(servers, "paid"))
         assert written == sorted(f"{number} paid" for number in range(1, 20, 2))

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.integration.spark.pipeline_support import forget_last_commit
 from tests.integration.spark.sink_checks import read_rows
-from tidelog.client import Producer
+from tidelog.client import Admin, Producer
 from tidelog.spark import write_each_batch
 from tidelog.testing import Broker
 
@@ -42,6 +42,46 @@ def viewfs(spark: SparkSession, directory: Path) -> str:
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     hadoop.set(f"fs.viewfs.mounttable.{table}.link./here", directory.as_uri())
     return f"viewfs://{table}/here/checkpoint"
+
+
+@pytest.mark.long
+def test_a_query_whose_state_is_gone_on_both_sides_is_refused(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """With Spark's commits alone, or the state topic alone, it goes on, and nothing comes twice."""
+    source, sink, state = (f"{name}-{next(_numbers)}" for name in ("source", "sink", "state"))
+    servers = {"kafka.bootstrap.servers": broker.bootstrap_servers}
+    for name in (source, sink):
+        broker.create_topic(name, 1)
+    rows = spark.readStream.format("tidelog").options(**servers, subscribe=source, startingOffsets="earliest").load()
+    local = tmp_path / "checkpoint"
+
+    def run(*values: int) -> None:
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for value in values:
+                producer.send(source, b"%d" % value)
+        stream(rows.select("value"), str(local), **servers, topic=sink, stateTopic=state)
+
+    def forget_state() -> None:
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.delete_topics([state])
+
+    def forget_commits() -> None:
+        for each in (local / "commits").iterdir():
+            each.unlink()
+
+    run(0)
+    run(1)
+    forget_commits()
+    run(2)
+    forget_state()
+    run(3)
+    assert [row.value for row in read_rows(broker.bootstrap_servers, sink)] == [0, 1, 2, 3]
+    forget_commits()
+    forget_state()
+    with pytest.raises(StreamingQueryException, match="was written before cannot be known"):
+        run(4)
+    assert [row.value for row in read_rows(broker.bootstrap_servers, sink)] == [0, 1, 2, 3]
 
 
 @pytest.mark.long

@@ -123,3 +123,36 @@ def test_an_interrupt_waits_for_what_must_be_whole() -> None:
         interrupted()
     assert steps == ["whole"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+class Ended(Exception):
+    """What PySpark raises when its JVM does not come up."""
+
+    def getCondition(self) -> str:
+        return "JAVA_GATEWAY_EXITED"
+
+
+def test_a_jvm_that_is_killed_while_it_starts_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = [Ended(), Ended()]
+    monkeypatch.setattr(session, "end_java", lambda: None)
+
+    def start(settings: dict[str, str]) -> None:
+        if ends:
+            raise ends.pop()
+        started.append(settings)
+
+    monkeypatch.setattr(session, "start_java", start)
+    assert asked(master="local[1]")["spark.master"] == "local[1]"
+    assert len(started) == 1
+    ends += [Ended()] * session.STARTS_MAX
+    with pytest.raises(session.JavaEndedAtStart, match="ended 3 times while it started"):
+        asked(master="local[1]")
+
+
+def test_another_failure_of_a_start_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(settings: dict[str, str]) -> None:
+        raise ValueError("no such option")
+
+    monkeypatch.setattr(session, "start_java", start)
+    with pytest.raises(ValueError, match="no such option"):
+        asked(master="local[1]")

@@ -1,6 +1,7 @@
 """Pipelines: a source, functions of DataFrames, a sink, and a policy for rows that fail, in one small Python file.
 
     definition    what a file says: source, steps, policy, sink; plain data
+    applying      steps applied to rows
     checks        mistakes found before a pipeline runs
     failing       rows that fail: headers, routing, order by key, dead letters and their replay
     lake          tables of a lakehouse: appended to, merged into, compacted and read

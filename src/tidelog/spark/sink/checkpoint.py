@@ -46,6 +46,14 @@ def has_offset_log(checkpoint: str | None) -> bool:
     return directory is not None and (directory / "offsets").is_dir()
 
 
+def has_lost_commits(checkpoint: str | None, batch_id: int) -> bool:
+    """Whether Spark noted the offsets of batches, and its note that the one before `batch_id` was done is gone."""
+    directory = None if checkpoint is None else _local(checkpoint)
+    if directory is None or batch_id == 0 or not (directory / "offsets" / str(batch_id)).is_file():
+        return False
+    return not (directory / "commits" / str(batch_id - 1)).is_file()
+
+
 def plan_in_jvm(rows: "DataFrame", query_id: str, batch_id: int) -> str | None:
     """The same name for the batch that `foreachBatch` hands over, from the log that the running query keeps."""
     noted = noted_offsets(rows, query_id, batch_id)

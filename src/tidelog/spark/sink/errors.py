@@ -76,6 +76,17 @@ def rows_are_others(batch_id: int, before: str, now: str, state_topic: str) -> S
     )
 
 
+def state_is_lost(batch_id: int, state_topic: str) -> SinkError:
+    """For a query of which neither the state topic nor the checkpoint knows which batches were written."""
+    return SinkError(
+        f"whether batch {batch_id} was written before cannot be known: stateTopic {state_topic!r} has no batch of this "
+        f"query, and the checkpoint has no note that batch {batch_id - 1} was done. One of them was deleted with the "
+        "other. Nothing was written. Restore one of them; or start with an empty checkpoint and startingOffsets behind "
+        f"what the output has; or, to write the batch anyway, create the empty file commits/{batch_id - 1} in the "
+        "checkpoint"
+    )
+
+
 def explained(error: Exception, transactional_id: str, timeout_ms: int, open_ms: int) -> Exception:
     """`error` in terms of Spark, if it has some; `open_ms` is how long the transaction has been open."""
     code = _code_of(error)

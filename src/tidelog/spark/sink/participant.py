@@ -9,9 +9,17 @@ from typing import Final
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import ClientError
 from tidelog.client.types import TopicPartition
+from tidelog.spark.sink.checkpoint import has_lost_commits
 from tidelog.spark.sink.clients import cluster_of, new_cluster, producer_of
 from tidelog.spark.sink.committed_batches import CommittedBatch, CommittedBatches
-from tidelog.spark.sink.errors import PartitionTaken, SinkError, checkpoint_is_another, explained, rows_are_others
+from tidelog.spark.sink.errors import (
+    PartitionTaken,
+    SinkError,
+    checkpoint_is_another,
+    explained,
+    rows_are_others,
+    state_is_lost,
+)
 from tidelog.spark.sink.messages import TaskFacts
 from tidelog.spark.sink.row_fingerprint import RowFingerprint
 from tidelog.spark.sink.settings import SinkSettings
@@ -105,6 +113,8 @@ class TransactionParticipant:
         if batches is None or task.batch_id is None:
             return False
         last = batches.last_batch(self.transaction.timeout_ms)
+        if last is None and has_lost_commits(self._settings.checkpoint, task.batch_id):
+            raise state_is_lost(task.batch_id, self._settings.state_topic)
         if last is None or last.batch_id < task.batch_id:
             return False
         self._check_same(last, task.batch_id, task.run_id, rows)

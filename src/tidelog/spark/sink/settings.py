@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cache
 from hashlib import sha256
 from typing import Final, Literal, cast
 
 from tidelog.client.aio.producer.settings import ProducerSettings, load_producer_settings
 from tidelog.client.errors import ClientConfigError
+from tidelog.config.names import advice_about
 from tidelog.spark.delegation import TokenSource, take_token_source
 from tidelog.spark.options import OptionError, Options, security_settings
 from tidelog.spark.sink.checkpoint import has_offset_log, plan_of, query_id_of
@@ -182,9 +182,8 @@ def _known(given: dict[str, str]) -> dict[str, str]:
 @cache
 def _warn(name: str) -> None:
     """Logged once per process, because the options of a stream are read for every batch."""
-    close = get_close_matches(name, ProducerSettings.settings, n=1)
-    advice = f"; did you mean 'kafka.{close[0]}'?" if close else ""
-    LOG.warning("option 'kafka.%s' is not a producer setting and has no effect%s", name, advice)
+    advice = advice_about(name, ProducerSettings.settings, "'kafka.{}'")
+    LOG.warning("option 'kafka.%s' is not a producer setting and has no effect%s", name, advice and f"; {advice}")
 
 
 def _check_producer(settings: SinkSettings) -> None:

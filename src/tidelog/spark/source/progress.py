@@ -45,6 +45,8 @@ class QueryProgress:
     state_bytes: int
     timestamp_ms: int
     """When the batch was triggered."""
+    late_rows: int = 0
+    """Rows (of an aggregate: groups) that Spark dropped because they were behind the watermark."""
 
 
 class ProgressListener(StreamingQueryListener):
@@ -123,6 +125,7 @@ def read_progress(report: Mapping[str, Any]) -> QueryProgress:
         state_rows=sum(int(each.get("numRowsTotal") or 0) for each in operators),
         state_bytes=sum(int(each.get("memoryUsedBytes") or 0) for each in operators),
         timestamp_ms=_milliseconds(report.get("timestamp")),
+        late_rows=sum(int(each.get("numRowsDroppedByWatermark") or 0) for each in operators),
     )
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.spark.sink.checkpoint import plan_of, query_id_of
+from tidelog.spark.sink.checkpoint import has_lost_commits, plan_of, query_id_of
 
 
 def test_a_repeated_batch_has_the_same_plan_and_another_one_has_another(tmp_path: Path) -> None:
@@ -29,3 +29,14 @@ def test_what_cannot_be_read_says_nothing(location: str | None) -> None:
 def test_notes_that_make_no_sense_say_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "metadata").write_text(text)
     assert query_id_of(str(tmp_path)) is None
+
+
+def test_commits_are_lost_where_there_are_offsets_without(tmp_path: Path) -> None:
+    for name in ("offsets", "commits"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "offsets" / "4").write_text("v1")
+    assert has_lost_commits(str(tmp_path), 4)
+    assert not has_lost_commits(str(tmp_path), 0), "the first batch has none before it"
+    assert not has_lost_commits(str(tmp_path / "elsewhere"), 4), "what cannot be read is not judged"
+    (tmp_path / "commits" / "3").write_text("v1")
+    assert not has_lost_commits(tmp_path.as_uri(), 4)

@@ -6,7 +6,6 @@ Each check is a function from the pipeline to problems; `check` runs them all, a
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import Final, NamedTuple
 
@@ -14,11 +13,13 @@ from tidelog.client.aio.admin.admin import AdminSettings
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.durations import DurationError, milliseconds
+from tidelog.config.names import advice_about
 from tidelog.metadata.topic_names import check_topic_name
 from tidelog.spark.delegation import TOKEN_SETTINGS
 from tidelog.spark.pipeline.checks.kinds import wrong_kinds
 from tidelog.spark.pipeline.checks.lake import lake_problems
 from tidelog.spark.pipeline.checks.option_names import SOURCE_OPTIONS, sink_problems, source_problems, table_problems
+from tidelog.spark.pipeline.checks.refusals import refused, traits_of
 from tidelog.spark.pipeline.checks.schemas import debezium_problems, schema_problems
 from tidelog.spark.pipeline.definition.endpoints import (
     Changes,
@@ -123,7 +124,7 @@ def _sinks(pipeline: Pipeline) -> Problems:
             if not callable(sink.function):
                 yield Problem("sink", f"each_batch({sink.function!r}): it must be a function (rows, batch_id)")
         elif isinstance(sink, Delta | Iceberg | Changes):
-            yield from _table_sink(sink, pipeline.output_mode)
+            yield from (Problem("sink", sentence) for sentence in lake_problems(sink))
         elif not isinstance(sink, Files):
             yield Problem("sink", f"{sink!r} is not a sink: use topic(…), delta(…), iceberg(…) or each_batch(…)")
     topics = topic_sinks(pipeline)
@@ -142,16 +143,6 @@ def _sink_topic(pipeline: Pipeline, sink: Topic) -> Problems:
             yield Problem("sink", f"topic {name!r} matches the source's pattern: the pipeline would read its output")
     for sentence in sink_problems(sink):
         yield Problem("sink", sentence)
-
-
-def _table_sink(sink: Delta | Iceberg | Changes, output_mode: str) -> Problems:
-    for sentence in lake_problems(sink):
-        yield Problem("sink", sentence)
-    if output_mode != "append" and not isinstance(sink, Changes):
-        yield Problem(
-            "sink",
-            f"{sink} takes output_mode='append', not {output_mode!r}: use merge_changes(…) to update rows by key",
-        )
 
 
 def _steps(pipeline: Pipeline) -> Problems:
@@ -179,22 +170,17 @@ def _steps(pipeline: Pipeline) -> Problems:
         for sentence in table_problems(source) if isinstance(source, Topic) else ():
             yield Problem(f"tables[{name}]", sentence)
         if isinstance(table, Refreshed):
-            yield from _refreshed(pipeline, name, table)
+            yield from _refreshed(name, table)
         if name not in used:
             yield Problem("tables", f"{name!r} is not used: no step has a parameter of this name", is_warning=True)
     yield from _streams(pipeline, used)
 
 
-def _refreshed(pipeline: Pipeline, name: str, table: Refreshed) -> Problems:
+def _refreshed(name: str, table: Refreshed) -> Problems:
     try:
         milliseconds(table.every)
     except DurationError as error:
         yield Problem(f"tables[{name}].every", str(error))
-    if pipeline.output_mode != "append":
-        yield Problem(f"tables[{name}]", f"a refreshed table needs output_mode='append', not {pipeline.output_mode!r}")
-    for sink in pipeline.sinks:
-        if isinstance(sink, Files):
-            yield Problem("sink", f"{sink} cannot be written exactly once with a refreshed table: write to a topic")
 
 
 def _streams(pipeline: Pipeline, used: set[str]) -> Problems:
@@ -229,6 +215,11 @@ def _schedule(pipeline: Pipeline) -> Problems:
         milliseconds(pipeline.trigger)
     except DurationError as error:
         yield Problem("trigger", str(error))
+    try:
+        if pipeline.row_timeout is not None and milliseconds(pipeline.row_timeout) <= 0:
+            yield Problem("row_timeout", "it must be longer than 0; None has no limit")
+    except DurationError as error:
+        yield Problem("row_timeout", str(error))
     if pipeline.output_mode not in OUTPUT_MODES:
         yield Problem("output_mode", f"{pipeline.output_mode!r} must be one of {', '.join(OUTPUT_MODES)}")
     if pipeline.checkpoint is not None and not str(pipeline.checkpoint).strip():
@@ -247,12 +238,8 @@ def _policy(pipeline: Pipeline) -> Problems:
     if isinstance(policy, RetryLadder):
         yield from _ladder_numbers(policy)
     if not isinstance(pipeline.source, Topic):
-        yield Problem("on_failure", f"{pipeline.source} has no records: on_failure needs topic(…) as the source")
         return
-    yield from _policy_sinks(pipeline)
     yield from _policy_start(pipeline.source)
-    if pipeline.output_mode != "append":
-        yield Problem("on_failure", f"on_failure needs output_mode='append', not {pipeline.output_mode!r}")
     try:
         ladder = ladder_of(pipeline)
     except DurationError:
@@ -269,13 +256,8 @@ def _policy_start(source: Topic) -> Problems:
             yield Problem("source", message)
 
 
-def _policy_sinks(pipeline: Pipeline) -> Problems:
-    for sink in pipeline.sinks:
-        if isinstance(sink, Files):
-            message = f"{sink} cannot be written exactly once with on_failure: write to a topic, then to files"
-            yield Problem("sink", message)
-        elif not isinstance(sink, Topic) and getattr(pipeline.on_failure, "keep_order_by_key", False):
-            yield Problem("on_failure.keep_order_by_key", f"keep_order_by_key needs a topic as the sink, not {sink}")
+def _not_together(pipeline: Pipeline) -> Problems:
+    yield from (Problem(setting, reason) for setting, reason in refused(traits_of(pipeline)))
 
 
 def _ladder_numbers(policy: RetryLadder) -> Problems:
@@ -416,9 +398,8 @@ def _client_settings(pipeline: Pipeline) -> Problems:
     for name in [*pipeline.client_settings]:
         if name in known or name in TOKEN_SETTINGS:
             continue
-        close = get_close_matches(str(name).removeprefix("kafka."), known, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        yield Problem("client_settings", f"{name!r} is not a setting of Kafka's clients{hint}")
+        advice = advice_about(str(name).removeprefix("kafka."), known, "{!r}")
+        yield Problem("client_settings", f"{name!r} is not a setting of Kafka's clients{advice and f'; {advice}'}")
 
 
 _CHECKS: Final = (
@@ -430,6 +411,7 @@ _CHECKS: Final = (
     _steps,
     _schedule,
     _policy,
+    _not_together,
     _value_column,
     _packed_columns,
 )

@@ -11,7 +11,7 @@ from tidelog.spark.command_config import COMMAND_CONFIG
 from tidelog.spark.options import OptionError, Options
 from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.definition.endpoints import Topic
-from tidelog.spark.pipeline.running.source_options import source_options
+from tidelog.spark.pipeline.failing.source_options import source_options
 from tidelog.spark.sink.settings import read_stream_settings
 from tidelog.spark.source.settings import load_batch_settings, load_stream_settings
 

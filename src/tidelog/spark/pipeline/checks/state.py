@@ -13,9 +13,8 @@ refused here needs a function for each batch, and is refused there for that.
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.spark.internals import analyzed_plan
-from tidelog.spark.pipeline.definition.endpoints import Refreshed
-from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
-from tidelog.spark.pipeline.definition.steps import BatchStep, RowStep, name_of
+from tidelog.spark.pipeline.checks.refusals import Trait, refused, traits_of
+from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,28 +38,13 @@ def check_state(pipeline: Pipeline, rows: "DataFrame") -> bool:
     found = None if plan is None else _stateful(plan)
     if found is None:
         return False
-    reason = _obstacle(pipeline)
-    if reason is not None:
+    reasons = refused({**traits_of(pipeline), Trait.STATE: found}, Trait.STATE)
+    if reasons:
         raise PipelineError(
-            f"a step keeps state over batches ({found}), which is not possible here: {reason}. Write the rows to a "
-            "topic, and let a second pipeline read it"
+            f"a step keeps state over batches ({found}), which is not possible here: {reasons[0][1]}. Write the rows "
+            "to a topic, and let a second pipeline read it"
         )
     return True
-
-
-def _obstacle(pipeline: Pipeline) -> str | None:
-    if any(isinstance(table, Refreshed) for table in pipeline.tables.values()):
-        return "tables that are refreshed need batches that are computed one by one"
-    if pipeline.on_failure is None:
-        return None
-    if getattr(pipeline.on_failure, "keep_order_by_key", False):
-        return "keep_order_by_key decides about each batch by itself"
-    if len(topic_sinks(pipeline)) < len(pipeline.sinks):
-        return "only topics can be written in one streaming plan with failed rows"
-    for step in pipeline.steps:
-        if isinstance(step, RowStep | BatchStep):
-            return f"{name_of(step)} would be called twice for each row, and may give another result the second time"
-    return None
 
 
 def _stateful(plan: Any) -> str | None:

@@ -248,11 +248,16 @@ def each_batch(function: "Callable[[DataFrame, int], object]") -> EachBatch:
 
 
 def with_room(sink: Topic, record_bytes: int) -> Topic:
-    """`sink` with a producer that allows records of `record_bytes`, unless max.request.size is set."""
-    given = {name.lower() for name in sink.options}
-    if _REQUEST_BYTES in given:
-        return sink
-    return replace(sink, options={**sink.options, _REQUEST_BYTES: str(record_bytes)})
+    """`sink` with a producer that allows records of `record_bytes`, and larger ones if its max.request.size does."""
+    kept = {name: value for name, value in sink.options.items() if name.lower() != _REQUEST_BYTES}
+    allowed = max(record_bytes, request_bytes(sink) or 0)
+    return replace(sink, options={**kept, _REQUEST_BYTES: str(allowed)})
+
+
+def request_bytes(sink: Topic) -> int | None:
+    """The max.request.size that a sink sets."""
+    given = next((value for name, value in sink.options.items() if name.lower() == _REQUEST_BYTES), None)
+    return None if given is None else int(given)
 
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -19,15 +19,20 @@ MODULE_PREFIX = "tidelog_pipeline_"
 def load_pipeline(spec: str) -> Pipeline:
     """The pipeline that `FILE` or `FILE:name` names. Raises PipelineError."""
     path, name = split_spec(spec)
-    found = load_pipelines(path)
-    if name is not None:
-        chosen = [pipeline for variable, pipeline in found.items() if name in (variable, pipeline.name)]
-        if not chosen:
-            raise PipelineError(f"{path} has no pipeline {name!r}; it has {', '.join(found) or 'none'}")
-        return chosen[0]
-    if len(found) > 1:
+    found = choose_pipelines(spec)
+    if name is None and len(found) > 1:
         raise PipelineError(f"{path} has several pipelines: choose one, for example {path}:{next(iter(found))}")
     return next(iter(found.values()))
+
+
+def choose_pipelines(spec: str) -> dict[str, Pipeline]:
+    """The pipelines of `FILE`, or those that `FILE:name` names, by their variable; at least one."""
+    path, name = split_spec(spec)
+    found = load_pipelines(path)
+    chosen = {variable: each for variable, each in found.items() if name in (None, variable, each.name)}
+    if not chosen:
+        raise PipelineError(f"{path} has no pipeline {name!r}; it has {', '.join(found)}")
+    return chosen
 
 
 def split_spec(spec: str) -> tuple[Path, str | None]:

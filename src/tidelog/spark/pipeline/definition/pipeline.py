@@ -47,7 +47,8 @@ class Pipeline:
     `checkpoint` stores the offsets; by default a directory named after the pipeline below TIDELOG_CHECKPOINTS or
     ./tidelog-checkpoints. `client_settings` are those of Kafka's clients (`security.protocol`, `ssl.*`, `sasl.*`), for
     all topics of the pipeline; `command_config` names a properties file with them, by default TIDELOG_COMMAND_CONFIG.
-    `settings` are Spark's.
+    `settings` are Spark's. `row_timeout` is how long a function may take for a row or for a batch of rows: after it the
+    worker is ended and the row has failed; None has no limit. (Kafka's `max.poll.interval.ms` has the same default.)
     """
 
     name: str
@@ -59,6 +60,7 @@ class Pipeline:
     streams: Mapping[str, Source] = field(default_factory=dict)
     on_failure: Policy | None = None
     trigger: Duration = "500ms"
+    row_timeout: Duration | None = "5m"
     output_mode: str = "append"
     checkpoint: str | os.PathLike[str] | None = None
     bootstrap_servers: str | None = None
@@ -115,7 +117,7 @@ class Pipeline:
 
     def transform(self, rows: "DataFrame", **tables: "DataFrame") -> "DataFrame":
         """The steps alone, for tests: rows that fail carry their reason in the column `_error`."""
-        from tidelog.spark.pipeline.definition.chain import apply_steps
+        from tidelog.spark.pipeline.applying.chain import apply_steps
 
         return apply_steps(self.steps, rows, tables)
 

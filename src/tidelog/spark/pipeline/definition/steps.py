@@ -115,7 +115,7 @@ class ParseJson:
         return f"parse_json({self.column})"
 
     def __call__(self, rows: "DataFrame") -> "DataFrame":
-        from tidelog.spark.pipeline.definition.json_steps import parse
+        from tidelog.spark.pipeline.applying.json_steps import parse
 
         return parse(rows, self.schema, self.column)
 
@@ -133,7 +133,7 @@ class PackJson:
         return "pack_json"
 
     def __call__(self, rows: "DataFrame") -> "DataFrame":
-        from tidelog.spark.pipeline.definition.json_steps import pack
+        from tidelog.spark.pipeline.applying.json_steps import pack
 
         return pack(rows, self.columns, self.key)
 
@@ -154,7 +154,7 @@ class ParseDebezium:
         return "parse_debezium"
 
     def __call__(self, rows: "DataFrame") -> "DataFrame":
-        from tidelog.spark.pipeline.definition.debezium_steps import parse
+        from tidelog.spark.pipeline.applying.debezium_steps import parse
 
         return parse(rows, self)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from tidelog.client.retry.conventions import decode_other, strip_other
 from tidelog.client.retry.headers import Header, HeaderError, Trail, decode, strip
 
 
@@ -13,7 +14,7 @@ class FilterError(ValueError):
 
 
 class DeadLetter(NamedTuple):
-    """A record of a dead-letter topic. `trail` is None if no pipeline put it there."""
+    """A record of a dead-letter topic. `trail` is None if it does not say where it came from."""
 
     key: bytes | None
     value: bytes | None
@@ -66,11 +67,14 @@ def parse_filter(text: str) -> Filter:
 
 
 def read_letter(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> DeadLetter:
-    """A record as a dead letter; a broken trail counts as none."""
+    """A record as a dead letter, ours or of a convention of others; a broken trail counts as none."""
     try:
         trail = decode(headers)
+        other = None if trail is not None else decode_other(headers)
     except HeaderError:
-        trail = None
+        trail = other = None
+    if other is not None:
+        return DeadLetter(key, value, strip_other(headers, other[0]), other[1])
     return DeadLetter(key, value, strip(headers) if trail is not None else tuple(headers), trail)
 
 

@@ -1,6 +1,8 @@
 """Steps that fail row by row, as transformations of DataFrames. Imports Spark: to be imported when a pipeline runs."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +12,7 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.definition.steps import ERROR, RECORD, BatchStep, RowStep
 from tidelog.spark.pipeline.failing.row_functions import run_batches, run_rows
+from tidelog.spark.pipeline.failing.worker_guard import Guard, Note
 from tidelog.spark.worker import settle
 
 if TYPE_CHECKING:
@@ -24,16 +27,46 @@ ERROR_TYPE: Final = StructType(
     ]
 )
 
+_MILLIS_MAX: Final = (2**63 - 1) // 1000
+
+
+_GUARD: ContextVar[Guard] = ContextVar("guard", default=Guard())  # noqa: B039 - frozen
+
+
+@contextmanager
+def guarded_by(guard: Guard) -> Iterator[None]:
+    """Steps that are applied in this block run their functions under `guard`."""
+    token = _GUARD.set(guard)
+    try:
+        yield
+    finally:
+        _GUARD.reset(token)
+
 
 def mark_failed(
     rows: "DataFrame", condition: "str | Column", message: "str | Column", *, retry: bool = True
 ) -> "DataFrame":
     """`rows`, those for which `condition` is true having failed with `message`. A row keeps its first failure."""
     condition = F.expr(condition) if isinstance(condition, str) else condition
-    text = F.lit(message) if isinstance(message, str) else F.coalesce(message.cast("string"), F.lit("no message"))
+    text = F.lit(message) if isinstance(message, str) else F.coalesce(sound_text(message), F.lit("no message"))
     failure = F.struct(F.lit("RowRejected").alias("type"), text.alias("message"), F.lit(retry).alias("retry"))
     error = F.when(F.coalesce(condition, F.lit(False)), failure).cast(ERROR_TYPE)
     return rows.withColumn(ERROR, F.coalesce(F.col(ERROR), error) if ERROR in rows.columns else error)
+
+
+def sound_text(column: "Column") -> "Column":
+    """A column as text. Bytes that are not UTF-8, which a cast keeps as they are, are replaced as Java does."""
+    return F.make_valid_utf8(column.cast("string"))
+
+
+def text_or_null(column: "Column") -> "Column":
+    """A column as text; null where its bytes are not UTF-8."""
+    return F.try_validate_utf8(column.cast("string"))
+
+
+def moment_of(millis: "Column") -> "Column":
+    """A number of milliseconds as a timestamp; null where Spark's timestamps, in microseconds, do not reach it."""
+    return F.when(millis.between(-_MILLIS_MAX, _MILLIS_MAX), F.timestamp_millis(millis))
 
 
 def with_evaluated(rows: "DataFrame", name: str, expression: "Column") -> "DataFrame":
@@ -88,6 +121,8 @@ def _mapped(
             raise PipelineError(f"column {name!r} does not exist; the columns are {columns}")
     # Spark hands timestamps over in the session's zone, and an Arrow type names its zone.
     zone = rows.sparkSession.conf.get("spark.sql.session.timeZone")
+    # A row that fails has none of the new columns.
+    new = new.toNullable()
     made = {field.name: field for field in new}
     there = [made.get(field.name, field) for field in rows.schema if field.name != ERROR]
     added = [field for field in new if field.name not in rows.columns]
@@ -98,9 +133,14 @@ def _mapped(
 def _over(
     run: Callable[..., Any], function: Callable[..., Any], columns: Any, fields: "pa.Schema", out: "pa.Schema"
 ) -> "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
+    guard = _GUARD.get()
+
+    def work(batch: "pa.RecordBatch", function: Callable[..., Any], note: Note) -> "pa.RecordBatch":
+        result: pa.RecordBatch = run(batch, function, columns, fields, out, note=note)
+        return result
+
     def over(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        for batch in batches:
-            yield run(batch, function, columns, fields, out)
+        yield from guard.run(batches, function, work)
         settle("step")
 
     return over

@@ -19,7 +19,11 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+VERDICT: Final = "_verdict"
+SEQUENCE: Final = "_sequence"
+"""The columns of the decision about a row, and of its number if it waits."""
 
 Place = tuple[str, int, int]
 """Topic, partition and offset a row was read from in this batch."""

@@ -2,23 +2,24 @@
 
 Letters are read from where the last replay stopped (a group's committed offsets) and sent in transactions that also
 commit how far they came, so that a new replay continues after the last committed transaction and no letter is sent
-twice. Letters that do not match the filter are written to the end of their topic in the same transaction: they stay
-dead letters, and the next replay reads them again.
+twice. Letters that do not match the filter are not touched: what is committed says which letters behind them were sent
+(`replay_progress`), and the next replay reads the others again.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import EARLIEST, LATEST
 from tidelog.client.aio.consumer.types import ConsumerRecord
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import DeadlinePassed
 from tidelog.client.producer import Producer
-from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.client.retry.headers import REPLAYED, REPLAYED_BY, Header
+from tidelog.client.types import TopicPartition
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.failing.dead_letters import DeadLetter, Filter, is_meant, read_letter
+from tidelog.spark.pipeline.failing.replay_progress import ReplayProgress, committed_positions
 
 LETTERS_PER_TRANSACTION: Final = 5_000
 
@@ -51,6 +52,10 @@ class Replay:
     from_beginning: bool = False
     security: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Client settings, such as those of encryption and authentication."""
+    only: frozenset[tuple[int, int]] | None = None
+    """Partitions and offsets of the letters that are meant; None: of all."""
+    by: str = ""
+    """Who asks for it: a header of each letter that is sent. Empty: letters are exactly as they were."""
 
     @property
     def group_id(self) -> str:
@@ -68,7 +73,7 @@ class Replay:
             partitions = [TopicPartition(self.dead_letters, each) for each in range(count)]
             ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
             first = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
-        committed = {} if self.from_beginning else self._committed()
+        committed = {} if self.from_beginning else self._committed_positions()
         spans = {
             where.partition: (max(first[where].offset, committed.get(where.partition, 0)), ends[where].offset)
             for where in partitions
@@ -79,8 +84,9 @@ class Replay:
         """What `send` would do, without doing it. `advance` gets the number of offsets passed."""
         done = Replayed({})
         passed = _Passed(spans, advance)
-        for record, letter in self._letters(spans):
-            self._target(letter, done)
+        progress = self._progress(spans)
+        for record, letter in self._letters(spans, progress):
+            self._target(record, letter, done)
             passed.reach(record.partition, record.offset + 1)
         passed.end()
         return done
@@ -97,36 +103,50 @@ class Replay:
             # The former holder of the id may have committed more, once it was settled: only now ask how far it came.
             passed = _Passed(spans, advance)
             spans = self._still_unsent(spans)
-            letters = self._letters(spans)
-            while chunk := _take(letters, LETTERS_PER_TRANSACTION):
-                ends = {each: end for each, (_, end) in spans.items()} if len(chunk) < LETTERS_PER_TRANSACTION else {}
+            progress = self._progress(spans)
+            letters = self._letters(spans, progress)
+            reached = {each: start for each, (start, _) in spans.items()}
+            is_last = not spans
+            while not is_last:
+                chunk = _take(letters, LETTERS_PER_TRANSACTION)
+                # With the last part come the ends of what was asked for, which markers hold.
+                is_last = len(chunk) < LETTERS_PER_TRANSACTION
+                ends = {each: end for each, (_, end) in spans.items()} if is_last else {}
+                reached |= {record.partition: record.offset + 1 for record, _ in chunk} | ends
                 with producer.transaction():
-                    self._send_chunk(producer, chunk, ends, done)
+                    self._send_chunk(producer, chunk, progress, done)
+                    for group_id, positions in progress.positions(reached).items():
+                        producer.send_offsets_to_transaction(positions, group_id)
                 for record, _ in chunk:
                     passed.reach(record.partition, record.offset + 1)
             passed.end()
         return done
 
     def _still_unsent(self, spans: dict[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
-        committed = {} if self.from_beginning else self._committed()
+        committed = {} if self.from_beginning else self._committed_positions()
         moved = {each: (max(start, committed.get(each, 0)), end) for each, (start, end) in spans.items()}
         return {each: (start, end) for each, (start, end) in moved.items() if start < end}
 
-    def _send_chunk(self, producer: Producer, chunk: list[Letter], ends: dict[int, int], done: Replayed) -> None:
-        """Send a part of the letters. With the last part come the `ends` of what was asked for, which markers hold."""
-        positions: dict[TopicPartition, OffsetAndMetadata] = {}
+    def _send_chunk(self, producer: Producer, chunk: list[Letter], progress: ReplayProgress, done: Replayed) -> None:
         for record, letter in chunk:
-            target = self._target(letter, done)
+            target = self._target(record, letter, done)
             if target is None:
-                producer.send(self.dead_letters, record.value, record.key, headers=list(record.headers))
-            else:
-                producer.send(target, letter.value, letter.key, headers=list(letter.headers))
-            positions[record.topic_partition] = OffsetAndMetadata(record.offset + 1)
-        positions |= {TopicPartition(self.dead_letters, each): OffsetAndMetadata(end) for each, end in ends.items()}
-        producer.send_offsets_to_transaction(positions, self.group_id)
+                progress.note_kept(record.partition, record.offset)
+                continue
+            headers = [*letter.headers, *self._marks(letter)]
+            producer.send(target, letter.value, letter.key, headers=headers)
+            progress.note_sent(record.partition, record.offset)
 
-    def _target(self, letter: DeadLetter, done: Replayed) -> str | None:
+    def _marks(self, letter: DeadLetter) -> list[Header]:
+        """The headers by which a pipeline, and people, know a letter that was sent back."""
+        marks: list[Header] = [(REPLAYED, b"1")] if letter.trail is not None else []
+        return [*marks, (REPLAYED_BY, self.by.encode())] if self.by else marks
+
+    def _target(self, record: ConsumerRecord[bytes, bytes], letter: DeadLetter, done: Replayed) -> str | None:
         """Where a letter goes, and the count of it; None if it stays."""
+        if self.only is not None and (record.partition, record.offset) not in self.only:
+            done.kept += 1
+            return None
         target = self.to or (letter.trail.origin.topic if letter.trail else None)
         if target is None:
             done.without_origin += 1
@@ -136,12 +156,15 @@ class Replay:
         done.sent[target] = done.sent.get(target, 0) + 1
         return target
 
-    def _committed(self) -> dict[int, int]:
-        with Admin(self._client) as admin:
-            offsets = admin.list_consumer_group_offsets(self.group_id, require_stable=True)
-        return {each.partition: place.offset for each, place in offsets.items() if each.topic == self.dead_letters}
+    def _committed_positions(self) -> dict[int, int]:
+        return committed_positions(self._client, self.dead_letters, self.group_id)
 
-    def _letters(self, spans: dict[int, tuple[int, int]]) -> Iterator[Letter]:
+    def _progress(self, spans: dict[int, tuple[int, int]]) -> ReplayProgress:
+        progress = ReplayProgress(self.dead_letters, self.group_id)
+        progress.load(self._client, spans)
+        return progress
+
+    def _letters(self, spans: dict[int, tuple[int, int]], progress: ReplayProgress) -> Iterator[Letter]:
         if not spans:
             return
         starts = {TopicPartition(self.dead_letters, each): start for each, (start, _) in spans.items()}
@@ -149,6 +172,8 @@ class Replay:
         with Cluster(self._client) as cluster:
             try:
                 for record in cluster.read(starts, ends, read_committed=True):
+                    if not self.from_beginning and progress.was_sent(record.partition, record.offset):
+                        continue
                     yield record, read_letter(record.key, record.value, record.headers)
             except DeadlinePassed as error:
                 raise PipelineError(f"topic {self.dead_letters!r} could not be read to its end: {error}") from error

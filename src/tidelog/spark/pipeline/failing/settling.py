@@ -14,6 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
 from tidelog.spark.pipeline.failing.ordering import (
+    SEQUENCE,
+    VERDICT,
     Seen,
     Settled,
     Verdict,
@@ -25,7 +27,6 @@ from tidelog.spark.pipeline.failing.ordering import (
     skip_heads,
 )
 from tidelog.spark.pipeline.failing.parked_rows import ParkedRows
-from tidelog.spark.pipeline.running.columns import SEQUENCE, VERDICT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -17,10 +17,10 @@ from tidelog.spark.pipeline.checks.survey import survey
 from tidelog.spark.pipeline.definition.endpoints import Files, Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
 from tidelog.spark.pipeline.failing.routing import ladder_of
+from tidelog.spark.pipeline.failing.source_options import READ_DEFAULTS
 from tidelog.spark.pipeline.running.backfill_plan import BackfillPlan, BackfillState, Bound, Ranges, new_plan
 from tidelog.spark.pipeline.running.checkpoints import local_path
 from tidelog.spark.pipeline.running.job_properties import job_properties
-from tidelog.spark.pipeline.running.source_options import READ_DEFAULTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

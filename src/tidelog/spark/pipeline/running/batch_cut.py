@@ -12,28 +12,28 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from tidelog.spark.pipeline.running.checkpoints import batch_numbers, local_path, parse_offsets
+from tidelog.spark.pipeline.running import notes
+from tidelog.spark.pipeline.running.checkpoints import batch_numbers, is_local, local_path, parse_offsets
+from tidelog.spark.pipeline.running.notes import set_mark, take_mark
 
 LOG: Final = logging.getLogger("tidelog.pipeline")
 
 TOOK_TOO_LONG: Final = "the brokers aborted the transaction of this batch: it was open for"
 """The sink's error message for it."""
 
-_MARK: Final = "took-too-long"
 _PARTS: Final = 4
 
 
 def note_failure(checkpoint: str, failure: str) -> None:
     """Remember that the batch which failed took too long, if that is what `failure` says."""
-    place = local_path(checkpoint)
-    if place is not None and TOOK_TOO_LONG in failure and place.is_dir():
-        (place / _MARK).write_text("the last planned batch must be planned smaller at the next start\n")
+    if TOOK_TOO_LONG in failure and is_local(checkpoint):
+        set_mark(checkpoint, notes.TOOK_TOO_LONG, "the last planned batch must be planned smaller at the next start")
 
 
 def cut_planned_batch(checkpoint: str) -> int | None:
     """Remove the note of a batch that took too long; how many offsets a batch may have from now on, if there is one."""
     place = local_path(checkpoint)
-    if place is None or not (place / _MARK).exists():
+    if place is None or not take_mark(checkpoint, notes.TOOK_TOO_LONG):
         return None
     planned = max(batch_numbers(place / "offsets"), default=-1)
     limit = None
@@ -43,7 +43,6 @@ def cut_planned_batch(checkpoint: str) -> int | None:
         note.unlink()
         note.with_name(f".{planned}.crc").unlink(missing_ok=True)
         LOG.warning("batch %d exceeded the transaction timeout: planning it again, %d offsets", planned, limit)
-    (place / _MARK).unlink()
     return limit
 
 

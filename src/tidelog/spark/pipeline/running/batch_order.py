@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from tidelog.client.cluster import Cluster
-from tidelog.spark.pipeline.definition.chain import Materialize
+from tidelog.spark.pipeline.applying.chain import Materialize
 from tidelog.spark.pipeline.definition.steps import RECORD
-from tidelog.spark.pipeline.failing.ordering import Verdict
+from tidelog.spark.pipeline.failing.ordering import VERDICT, Verdict
 from tidelog.spark.pipeline.failing.own_topics import read_keys
-from tidelog.spark.pipeline.failing.parked_hint import ParkedTopicHint, hint_for
 from tidelog.spark.pipeline.failing.parked_rows import ParkedRows
 from tidelog.spark.pipeline.failing.routing import Ladder
 from tidelog.spark.pipeline.failing.settling import PLACE, OrderKeeper
-from tidelog.spark.pipeline.running.columns import VERDICT, no_headers, route
+from tidelog.spark.pipeline.running.columns import no_headers, route
+from tidelog.spark.pipeline.running.parked_hint import ParkedTopicHint, hint_for
 from tidelog.spark.pipeline.running.sinks import AGE
 
 if TYPE_CHECKING:

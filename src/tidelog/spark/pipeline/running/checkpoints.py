@@ -46,6 +46,25 @@ def why_unwritable(path: str) -> str | None:
     return None if os.access(there, os.W_OK | os.X_OK) else f"{there} is not writable"
 
 
+def has_no_batches(path: str) -> bool:
+    """Whether a checkpoint on this machine belongs to a query, and has no batch of it."""
+    place = local_path(path)
+    return place is not None and (place / "metadata").is_file() and not batch_numbers(place / "offsets")
+
+
+def planned_watermark_ms(path: str) -> int | None:
+    """The watermark of the batch that was planned last; None if there is none yet, or it cannot be read from here."""
+    place = local_path(path)
+    if place is None:
+        return None
+    try:
+        text = _text(place / "offsets" / str(max(batch_numbers(place / "offsets"))))
+        watermark_ms = int(json.loads(text.splitlines()[1])["batchWatermarkMs"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return watermark_ms if watermark_ms > 0 else None
+
+
 def read_positions(paths: Sequence[str]) -> Position | None:
     """How far all queries with these checkpoints have come: the position of the last, in each partition."""
     positions = [read_position(path) for path in paths]

@@ -11,6 +11,9 @@ from pyspark.sql.types import BinaryType, NullType, StringType
 from tidelog.client.retry import headers as names
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
+from tidelog.spark.pipeline.failing.guarded import moment_of, sound_text
+from tidelog.spark.pipeline.failing.late_rows import BATCH_WATERMARK, WATERMARK
+from tidelog.spark.pipeline.failing.ordering import SEQUENCE, VERDICT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,11 +25,10 @@ if TYPE_CHECKING:
 
 HEADERS_TYPE: Final = "array<struct<key: string, value: binary>>"
 OUTPUT_COLUMNS: Final = ("key", "value", "headers", "topic", "partition")
-VERDICT: Final = "_verdict"
-SEQUENCE: Final = "_sequence"
 _ATTEMPTS: Final = "_attempts"
 _RUNG: Final = "_rung"
 _ROUTE: Final = "_route"
+_ATTEMPTS_MAX: Final = 1_000_000_000
 
 
 def restore(rows: "DataFrame", ladder: "Ladder", pipeline: str, *, show_headers: bool) -> "DataFrame":
@@ -41,7 +43,10 @@ def restore(rows: "DataFrame", ladder: "Ladder", pipeline: str, *, show_headers:
     def origin(column: str, header: str, kind: str) -> "Column":
         return F.coalesce(F.when(came_back, header_text(header).try_cast(kind)), F.col(column))
 
-    millis = F.when(came_back, F.timestamp_millis(header_text(names.ORIGIN_TIMESTAMP_MS).try_cast("long")))
+    # Anything may be in a topic that others can write to: a number out of range must not fail the batch.
+    moment = F.when(came_back, moment_of(header_text(names.ORIGIN_TIMESTAMP_MS).try_cast("long")))
+    attempts = header_text(names.ATTEMPTS).try_cast("int")
+    attempts = F.when(came_back & attempts.between(0, _ATTEMPTS_MAX), attempts)
     own = F.filter("headers", lambda header: ~header["key"].isin(*sorted(names.OWN)))
     record = F.struct(
         F.col("key").alias("key"),
@@ -50,14 +55,15 @@ def restore(rows: "DataFrame", ladder: "Ladder", pipeline: str, *, show_headers:
         origin("topic", names.ORIGIN_TOPIC, "string").alias("topic"),
         origin("partition", names.ORIGIN_PARTITION, "int").alias("partition"),
         origin("offset", names.ORIGIN_OFFSET, "long").alias("offset"),
-        F.coalesce(millis, F.col("timestamp")).alias("timestamp"),
-        F.coalesce(F.when(came_back, header_text(names.ATTEMPTS).try_cast("int")), F.lit(0)).alias("attempts"),
+        F.coalesce(moment, F.col("timestamp")).alias("timestamp"),
+        F.coalesce(attempts, F.lit(0)).alias("attempts"),
         F.when(came_back, header_text(names.SEQUENCE).try_cast("long")).alias("sequence"),
         F.col("topic").alias("read_topic"),
         F.col("partition").alias("read_partition"),
         F.col("offset").alias("read_offset"),
+        *_watermark(rows, came_back),
     )
-    restored = rows.withColumn(RECORD, record)
+    restored = rows.withColumn(RECORD, record).drop(BATCH_WATERMARK)
     for column in ("topic", "partition", "offset", "timestamp"):
         restored = restored.withColumn(column, F.col(f"{RECORD}.{column}"))
     if not show_headers:
@@ -66,10 +72,18 @@ def restore(rows: "DataFrame", ladder: "Ladder", pipeline: str, *, show_headers:
     return restored.withColumn("headers", F.when(F.size(headers) > 0, headers))
 
 
+def _watermark(rows: "DataFrame", came_back: "Column") -> "list[Column]":
+    """The watermark of the batch, for rows that were retried or replayed, where the source knows it."""
+    if BATCH_WATERMARK not in rows.columns:
+        return []
+    is_back = came_back | header_text(names.REPLAYED).isNotNull()
+    return [F.when(is_back, F.col(BATCH_WATERMARK)).alias(WATERMARK)]
+
+
 def header_text(name: str) -> "Column":
     """The text of the last header called `name`."""
     found = F.filter("headers", lambda header: header["key"] == F.lit(name))
-    return F.decode(F.try_element_at(found, F.lit(-1))["value"], "UTF-8")
+    return sound_text(F.try_element_at(found, F.lit(-1))["value"])
 
 
 def output_rows(rows: "DataFrame", sinks: "Sequence[Topic]") -> "DataFrame":
@@ -77,7 +91,7 @@ def output_rows(rows: "DataFrame", sinks: "Sequence[Topic]") -> "DataFrame":
 
     They are `value`, or the column that the sink names, and `key`, `headers`, `to_topic`, `to_partition` if there.
     """
-    routes = [_route(rows, sink) for sink in sinks]
+    routes = [route_of(rows, sink) for sink in sinks]
     if len(routes) == 1 and sinks[0].where is None:
         (chosen,) = routes
     else:
@@ -93,7 +107,8 @@ def output_rows(rows: "DataFrame", sinks: "Sequence[Topic]") -> "DataFrame":
     )
 
 
-def _route(rows: "DataFrame", sink: "Topic") -> "dict[str, Column]":
+def route_of(rows: "DataFrame", sink: "Topic") -> "dict[str, Column]":
+    """The key, the value and the topic of a row in this sink. Raises PipelineError for columns that do not fit."""
     value = sink.value or "value"
     if value not in rows.columns:
         there = ", ".join(name for name in rows.columns if not name.startswith("_"))
@@ -193,9 +208,9 @@ def _trail(pipeline: str, attempts: "Column", delay_ms: "Column", sequence: "Col
     values = {
         names.PIPELINE: F.lit(pipeline),
         names.ATTEMPTS: attempts,
-        names.ERROR_TYPE: F.coalesce(F.col(f"{ERROR}.type"), waits_behind[0]),
+        names.ERROR_TYPE: F.coalesce(sound_text(F.col(f"{ERROR}.type")), waits_behind[0]),
         names.ERROR_MESSAGE: F.substring(
-            F.coalesce(F.col(f"{ERROR}.message"), waits_behind[1]), 1, names.MESSAGE_CHARACTERS_MAX
+            F.coalesce(sound_text(F.col(f"{ERROR}.message")), waits_behind[1]), 1, names.MESSAGE_CHARACTERS_MAX
         ),
         names.FAILED_MS: now_ms,
         names.DUE_MS: now_ms + delay_ms,
@@ -206,7 +221,7 @@ def _trail(pipeline: str, attempts: "Column", delay_ms: "Column", sequence: "Col
         names.SEQUENCE: sequence,
     }
     headers = [
-        F.struct(F.lit(name).alias("key"), F.encode(value.cast("string"), "UTF-8").alias("value"))
+        F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
         for name, value in values.items()
     ]
     present = F.filter(F.array(*headers), lambda header: header["value"].isNotNull())

@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from tidelog.client.cluster import Cluster
-from tidelog.spark.pipeline.definition.chain import Applied, Materialize, run_steps
+from tidelog.client.durations import milliseconds
+from tidelog.spark.pipeline.applying.chain import Applied, Materialize, run_steps
 from tidelog.spark.pipeline.definition.connection import Connection
-from tidelog.spark.pipeline.definition.endpoints import Topic, with_room
+from tidelog.spark.pipeline.definition.endpoints import Topic, request_bytes, with_room
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
 from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
 from tidelog.spark.pipeline.failing.guarded import ERROR_TYPE
 from tidelog.spark.pipeline.failing.own_topics import make_missing, room_for_failed
 from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
+from tidelog.spark.pipeline.failing.worker_guard import Guard
 from tidelog.spark.pipeline.running.columns import OUTPUT_COLUMNS, output_rows, restore, route
 from tidelog.spark.pipeline.running.opening import open_tables
 from tidelog.spark.pipeline.running.refreshing import RefreshedTables
+from tidelog.spark.pipeline.running.refused import RecordLimits, mark_refused, read_limits
 from tidelog.spark.pipeline.running.sinks import stop_at_failed
 
 if TYPE_CHECKING:
@@ -36,6 +39,9 @@ class Computation:
     ladder: Ladder | None
     connection: Connection
     options: Mapping[str, str]
+    guard: Guard
+    limits: RecordLimits | None = None
+    """What topics take, if a record that they would refuse can go elsewhere."""
 
     def source_option(self, name: str, default: str = "") -> str:
         """An option of the source, in any case."""
@@ -62,12 +68,13 @@ class Computation:
 
         Without one, a failed row stops the query.
         """
-        steps = self.pipeline.steps
         if self.ladder is None:
-            return stop_at_failed(run_steps(steps, rows, tables, materialize, on_failed=stop_at_failed).rows)
-        applied = run_steps(steps, rows, tables, materialize)
+            return stop_at_failed(self._run(rows, tables, materialize, on_failed=stop_at_failed).rows)
+        applied = self._run(rows, tables, materialize)
         _check_kept(self.pipeline, applied)
         made = applied.rows
+        if self.limits is not None:
+            made = mark_refused(made, topic_sinks(self.pipeline), self.limits)
         if ERROR not in made.columns:
             made = made.withColumn(ERROR, F.lit(None).cast(ERROR_TYPE))
         if RECORD not in made.columns:
@@ -97,28 +104,48 @@ class Computation:
         well = results if self.ladder is None else results.where(F.col(ERROR).isNull())
         return well.drop(ERROR, RECORD)
 
+    def _run(
+        self,
+        rows: "DataFrame",
+        tables: Mapping[str, "DataFrame"],
+        materialize: Materialize,
+        on_failed: Materialize | None = None,
+    ) -> Applied:
+        return run_steps(self.pipeline.steps, rows, tables, materialize, on_failed=on_failed, guard=self.guard)
+
     @property
     def _has_topics_only(self) -> bool:
         return len(topic_sinks(self.pipeline)) == len(self.pipeline.sinks)
 
 
-def prepare(pipeline: Pipeline, connection: Connection) -> Computation:
-    """The computation of a pipeline. The topics of its policy are created if they are missing."""
+def prepare(pipeline: Pipeline, connection: Connection, *, is_apart: bool = False) -> Computation:
+    """The computation of a pipeline. The topics of its policy are created if they are missing.
+
+    With `is_apart`, functions of rows run in processes of their own; see `worker_guard`.
+    """
     ladder = ladder_of(pipeline)
     sink = (topic_sinks(pipeline) or [Topic()])[0]
+    limits = None
     if ladder is not None:
-        sink = with_room(sink, _prepare_topics(pipeline, ladder, connection))
-    return Computation(pipeline, ladder, connection, {**sink.options, **connection.options()})
+        sink, limits = _prepare_topics(pipeline, sink, ladder, connection)
+    limit_s = None if pipeline.row_timeout is None else milliseconds(pipeline.row_timeout) / 1000
+    options = {**sink.options, **connection.options()}
+    return Computation(pipeline, ladder, connection, options, Guard(limit_s, is_apart), limits)
 
 
-def _prepare_topics(pipeline: Pipeline, ladder: Ladder, connection: Connection) -> int:
-    """Make the ladder's topics if they are not there; how large a failed record may be, in bytes."""
+def _prepare_topics(
+    pipeline: Pipeline, sink: Topic, ladder: Ladder, connection: Connection
+) -> tuple[Topic, RecordLimits | None]:
+    """Make the ladder's topics if they are not there. Returns `sink` with room for failed records, and its limits."""
     names = pipeline.source.names if isinstance(pipeline.source, Topic) else ()
     with Cluster(connection.client()) as cluster:
         counts = [cluster.partition_count(name) for name in names]
         record_bytes = room_for_failed(cluster, names)
         make_missing(cluster, ladder, max(counts, default=1), record_bytes)
-    return record_bytes
+        sinks = topic_sinks(pipeline)
+        allowed = request_bytes(sink) or record_bytes
+        limits = read_limits(cluster, sinks, sink.options, allowed) if sinks else None
+    return with_room(sink, record_bytes), limits
 
 
 def _check_kept(pipeline: Pipeline, applied: Applied) -> None:

@@ -13,7 +13,8 @@ and checkpoint are not used. A pipeline whose batches need a function of their o
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
-from tidelog.spark.pipeline.definition.chain import needs_setting_aside
+from tidelog.spark.pipeline.applying.chain import needs_setting_aside
+from tidelog.spark.pipeline.checks.refusals import Trait, refused, traits_of
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
 from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
 from tidelog.spark.pipeline.running.computing import prepare
@@ -43,11 +44,8 @@ def declare(pipeline: Pipeline, *, bootstrap_servers: str | None = None) -> None
 
 
 def _refuse(pipeline: Pipeline, ladder: Ladder | None) -> None:
-    sinks = topic_sinks(pipeline)
-    if not sinks or len(sinks) != len(pipeline.sinks):
-        raise PipelineError(f"pipeline {pipeline.name!r} cannot be declared: its sinks must be topics")
+    traits = {**traits_of(pipeline), Trait.DECLARED: "Declarative Pipelines"}
     if ladder is not None and (ladder.keeps_order or needs_setting_aside(pipeline.steps)):
-        raise PipelineError(
-            f"pipeline {pipeline.name!r} cannot be declared: its batches need a function (order by key, or functions "
-            "of DataFrames after steps that can fail); run it with `tidelog pipeline run`"
-        )
+        traits[Trait.ENGINE] = "its batches need a function"
+    for _, reason in refused(traits, Trait.DECLARED):
+        raise PipelineError(f"pipeline {pipeline.name!r} cannot be declared: {reason}")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.spark.internals import release
-from tidelog.spark.pipeline.definition.chain import Materialize
+from tidelog.spark.pipeline.applying.chain import Materialize
 from tidelog.spark.pipeline.definition.endpoints import Files, Sink, Topic
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.failing.failures import in_a_sentence

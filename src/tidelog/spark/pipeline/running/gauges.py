@@ -30,6 +30,9 @@ class PipelineMetrics:
         self._state_rows = registry.gauge("tidelog_pipeline_state_rows", "Rows in the state of a query.", _QUERY)
         self._state_bytes = registry.gauge("tidelog_pipeline_state_bytes", "Memory of the state of a query.", _QUERY)
         self._rows = registry.counter("tidelog_pipeline_input_rows", "Rows read.", _QUERY)
+        self._late = registry.counter(
+            "tidelog_pipeline_late_rows", "Rows dropped by Spark because they were behind the watermark.", _QUERY
+        )
         self._batches = registry.counter("tidelog_pipeline_batches", "Micro-batches completed.", _QUERY)
         self._seconds = registry.summary(
             "tidelog_pipeline_batch_duration_seconds", "Durations of micro-batches.", _QUERY
@@ -51,5 +54,6 @@ class PipelineMetrics:
         self._state_rows.labels(*names).set(progress.state_rows)
         self._state_bytes.labels(*names).set(progress.state_bytes)
         self._rows.labels(*names).increment(progress.input_rows)
+        self._late.labels(*names).increment(progress.late_rows)
         self._batches.labels(*names).increment()
         self._seconds.labels(*names).observe(progress.batch_ms / 1000)

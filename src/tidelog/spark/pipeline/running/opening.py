@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from tidelog.spark.internals import context_of
 from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.definition.endpoints import Delta, Iceberg, Refreshed, Source, Topic, table_source
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.failing.routing import Ladder
+from tidelog.spark.pipeline.failing.source_options import source_options
 from tidelog.spark.pipeline.running import ladder_source
-from tidelog.spark.pipeline.running.source_options import ladder_options, source_options
+from tidelog.spark.pipeline.running.checkpoints import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,10 +25,12 @@ def open_stream(
     source = pipeline.source
     if isinstance(source, Topic):
         options = source_options(source, connection, ladder)
-        if ladder is None or not ladder.retry_topics:
+        # With its checkpoint here, the ladder's source says how far the watermark is; see `late_rows`.
+        knows_watermark = is_local(pipeline.checkpoint_path) and context_of(spark) is not None
+        if ladder is None or not (ladder.retry_topics or knows_watermark):
             return spark.readStream.format("tidelog").options(**options).load()
         spark.dataSource.register(ladder_source.LadderSource)
-        options |= ladder_options(ladder, pipeline.checkpoint_path)
+        options |= ladder_source.ladder_options(ladder, pipeline.checkpoint_path)
         return spark.readStream.format(ladder_source.FORMAT).options(**options).load()
     return _read_stream(spark, source, connection)
 

@@ -15,8 +15,8 @@ from tidelog.spark.pipeline.definition.endpoints import Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.definition.steps import is_fallible, name_of
 from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
+from tidelog.spark.pipeline.failing.source_options import READ_DEFAULTS
 from tidelog.spark.pipeline.running.checkpoints import Position, is_local, read_positions
-from tidelog.spark.pipeline.running.source_options import READ_DEFAULTS
 
 _LOOK_EVERY_S: Final = 0.5
 

@@ -17,9 +17,11 @@ the plan, and files. Declarative Pipelines and Spark Connect allow nothing else.
 tables, functions of users, topics in update mode (which Spark refuses to Python sinks), and what it has computed.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidelog.spark.internals import context_of
+from tidelog.spark.pipeline.checks.refusals import Trait, refused, why_engine
 from tidelog.spark.pipeline.checks.state import check_state
 from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.definition.endpoints import Files, Sink, Topic
@@ -37,9 +39,33 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-def open_queries(pipeline: Pipeline, spark: "SparkSession", connection: Connection) -> "list[DataStreamWriter]":
+def open_queries(
+    pipeline: Pipeline, spark: "SparkSession", connection: Connection, *, is_apart: bool = False
+) -> "list[DataStreamWriter]":
     """The queries of a pipeline, named, with their checkpoints. Mistakes that only Spark can find are raised here."""
-    computation = prepare(pipeline, connection)
+    computation = prepare(pipeline, connection, is_apart=is_apart)
+    planned = plan_rows(computation, spark)
+    rows = planned.results if planned.is_computed else planned.rows
+    return [
+        _writer(computation, rows, sinks, checkpoint, is_computed=planned.is_computed)
+        .queryName(name)
+        .option("checkpointLocation", checkpoint)
+        for name, checkpoint, sinks in _sinks_of_queries(pipeline)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRows:
+    """The rows that a pipeline reads, what its steps make of them, and whether the streaming plan has the steps."""
+
+    rows: "DataFrame"
+    results: "DataFrame"
+    is_computed: bool
+
+
+def plan_rows(computation: Computation, spark: "SparkSession") -> PlannedRows:
+    """The plan of a pipeline, which neither reads rows nor asks brokers. Raises what Spark or a step refuses."""
+    pipeline, connection = computation.pipeline, computation.connection
     rows = computation.restored(open_stream(spark, pipeline, connection, computation.ladder))
     tables = open_tables(spark, pipeline, connection)
     if pipeline.streams:
@@ -57,12 +83,7 @@ def open_queries(pipeline: Pipeline, spark: "SparkSession", connection: Connecti
     )
     if topic_sinks(pipeline) and not is_computed:
         computation.for_topics(results)  # raises for columns that are missing, before the first batch does
-    return [
-        _writer(computation, results if is_computed else rows, sinks, checkpoint, is_computed=is_computed)
-        .queryName(name)
-        .option("checkpointLocation", checkpoint)
-        for name, checkpoint, sinks in _sinks_of_queries(pipeline)
-    ]
+    return PlannedRows(rows, results, is_computed)
 
 
 def _sinks_of_queries(pipeline: Pipeline) -> list[tuple[str, str, tuple[Sink, ...]]]:
@@ -85,11 +106,9 @@ def _writer(
         topic = topic_of(topics) if computation.ladder is None else None
         return topic_stream(computation.for_topics(rows), computation.options, topic).outputMode(mode)
     if context_of(rows.sparkSession) is None:
-        why = _why_engine(computation, sinks, is_computed=is_computed)
-        raise PipelineError(
-            f"pipeline {pipeline.name!r} cannot run in Spark Connect: {why}, and a function that is called for each "
-            "batch knows neither its query nor its checkpoint there. Unset SPARK_REMOTE, and use --master"
-        )
+        traits = {Trait.ENGINE: why_engine(pipeline, sinks, is_computed=is_computed), Trait.CONNECT: "Spark Connect"}
+        ((_, reason),) = refused(traits)
+        raise PipelineError(f"pipeline {pipeline.name!r} cannot run in Spark Connect: {reason}")
     engine = BatchEngine(
         computation,
         sinks,
@@ -99,20 +118,6 @@ def _writer(
         order=open_order(computation, checkpoint),
     )
     return rows.writeStream.outputMode(mode).foreachBatch(engine.process)
-
-
-def _why_engine(computation: Computation, sinks: tuple[Sink, ...], *, is_computed: bool) -> str:
-    """Why a function has to be called for each batch."""
-    others = [sink for sink in sinks if not isinstance(sink, Topic)]
-    if others:
-        return f"{others[0]} is written batch by batch"
-    if is_computed:
-        return "topics are written batch by batch in output_mode='update'"
-    if has_refreshed(computation.pipeline):
-        return "a table is refreshed"
-    if _is_ordered(computation):
-        return "keep_order_by_key decides batch by batch"
-    return "failed rows are set aside before a function of DataFrames"
 
 
 def _is_ordered(computation: Computation) -> bool:

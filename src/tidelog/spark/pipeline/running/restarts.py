@@ -23,6 +23,7 @@ _LASTING: Final = (
     "MalformedTimestamp",
     "; set on_failure to go on without such rows",
     "this query has already written",
+    "was written before cannot be known",
     "and the brokers reject it",
     "rows have no topic",
     "sources in the checkpoint offsets",

@@ -20,6 +20,7 @@ from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
 from tidelog.spark.pipeline.running.batch_cut import cut_planned_batch, note_failure
 from tidelog.spark.pipeline.running.checkpoints import is_local
 from tidelog.spark.pipeline.running.job_properties import job_properties
+from tidelog.spark.pipeline.running.notes import forget_death, note_death
 from tidelog.spark.pipeline.running.restarts import RESTARTS_DEFAULT, RestartPolicy
 from tidelog.spark.pipeline.running.supervision import Supervisor
 from tidelog.spark.session import spark_session
@@ -70,6 +71,7 @@ class Running:
             if failure is not None:
                 for checkpoint in self.pipeline.checkpoint_paths:
                     note_failure(checkpoint, str(failure))
+                    note_death(checkpoint, str(failure))
                 return failure
         return None
 
@@ -199,7 +201,8 @@ def start(pipeline: Pipeline, spark: "SparkSession", *, servers: str, once: bool
     has_driver = context_of(spark) is not None
     with job_properties(spark, {"spark.scheduler.pool": pipeline.name}) if has_driver else nullcontext():
         pipeline = _with_cut_batches(pipeline)
-        queries = open_queries(pipeline, spark, pipeline.connection(servers))
+        has_died = True in [forget_death(checkpoint) for checkpoint in pipeline.checkpoint_paths]
+        queries = open_queries(pipeline, spark, pipeline.connection(servers), is_apart=has_died)
         return Running(pipeline, [_begin(each, pipeline, once) for each in queries])
 
 

@@ -3,11 +3,15 @@
     supervisor = Supervisor([orders, returns], begin, RestartPolicy(5), observers)
     supervisor.run(asked_to_stop)
 
+A failure that a restart would cure is none once a stop is requested: what asks a process to stop often asks Spark's JVM
+and its workers, too (systemd does), and these end in the middle of a batch, which the next run repeats.
+
 `begin` starts the queries of one pipeline. Each pipeline fails, restarts and ends for itself: one that has given up
 does not stop the others. Observers receive every change of state and every micro-batch, in the thread of `run`, and
 must not block. `progress` holds micro-batches for them, which another thread may add at any time.
 """
 
+import logging
 import time
 import uuid
 from collections import deque
@@ -20,10 +24,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.failing.failures import in_a_sentence
-from tidelog.spark.pipeline.running.restarts import RestartPolicy, Restarts
+from tidelog.spark.pipeline.running.restarts import RestartPolicy, Restarts, is_lasting
 
 if TYPE_CHECKING:
     from tidelog.spark.source.progress import QueryProgress
+
+LOG: Final = logging.getLogger("tidelog.pipeline")
 
 WATCH_S: Final = 0.2
 
@@ -131,6 +137,7 @@ class Supervisor:
         self._clock = clock
         self._supervised = [_Supervised(pipeline, policy, is_over(pipeline)) for pipeline in pipelines]
         self._progress: deque[QueryProgress] = deque() if progress is None else progress
+        self._asked_to_stop = Event()
 
     @property
     def statuses(self) -> list[PipelineStatus]:
@@ -142,6 +149,7 @@ class Supervisor:
 
         Raises the error of the first pipeline that failed, after all have ended.
         """
+        self._asked_to_stop = asked_to_stop
         try:
             while True:
                 for each in self._supervised:
@@ -191,7 +199,14 @@ class Supervisor:
         each.queries = None
         sentence = in_a_sentence(error)
         # Not the whole text, which has the query's plan in it and with it any word.
-        delay_s = each.restarts.delay_s(f"{type(error).__name__}: {sentence}", position)
+        failure = f"{type(error).__name__}: {sentence}"
+        if self._asked_to_stop.is_set() and not is_lasting(failure):
+            LOG.warning(
+                "pipeline %s was stopped in a batch, which the next run repeats: %s", each.pipeline.name, failure
+            )
+            self._end(each, State.STOPPED)
+            return
+        delay_s = each.restarts.delay_s(failure, position)
         if delay_s is None or (not each.has_run and _is_a_mistake(error)):
             each.failure = error
             self._change(each, state=State.FAILED, error=sentence)
@@ -214,11 +229,13 @@ class Supervisor:
                 failure = None if each.queries is None else each.queries.failure()
             except Exception as error:
                 failure = error
-            if failure is not None:
+            if failure is None:
+                self._end(each, State.STOPPED)
+            elif self._asked_to_stop.is_set():
+                self._fail(each, failure)
+            else:
                 each.failure = failure
                 self._change(each, state=State.FAILED, error=in_a_sentence(failure))
-            else:
-                self._end(each, State.STOPPED)
 
     def _halt(self, each: _Supervised) -> None:
         if each.queries is not None:
@@ -250,6 +267,13 @@ class Supervisor:
         if at <= each.seen.get(progress.name, (-1, -1)):
             return
         each.seen[progress.name] = at
+        if progress.late_rows:
+            LOG.warning(
+                "query %s: Spark dropped %d rows or groups of batch %d, which were behind the watermark",
+                progress.name,
+                progress.late_rows,
+                progress.batch_id,
+            )
         each.status = replace(each.status, queries={**each.status.queries, progress.name: progress})
         for observer in self._observers:
             observer.progressed(each.status, progress)

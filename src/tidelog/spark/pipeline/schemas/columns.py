@@ -4,6 +4,9 @@ The schema is found on the driver, which derives the columns from it; executors 
 serializers of `tidelog.client.schemas`. A registry that does not answer fails the batch, not the rows.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +29,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _TOPIC: Final = "to_topic"
+_REGISTERS: ContextVar[bool] = ContextVar("registers", default=True)
+
+
+@contextmanager
+def without_registering() -> Iterator[None]:
+    """Steps that are planned in this block register no schema."""
+    token = _REGISTERS.set(False)
+    try:
+        yield
+    finally:
+        _REGISTERS.reset(token)
 
 
 def parse(rows: "DataFrame", step: ParseSchema) -> "DataFrame":
@@ -123,7 +137,7 @@ def _columns_to_write(
 
 def _register(writers: list[WrittenColumn], step: PackSchema) -> None:
     """Register the schemas before the first row, so that a refusal stops the pipeline and is no row's failure."""
-    if step.registry is None:
+    if step.registry is None or not _REGISTERS.get():
         return
     if step.topic is None and step.subject != "record_name":
         return  # The column `to_topic` names the topics: their schemas are registered when they occur.

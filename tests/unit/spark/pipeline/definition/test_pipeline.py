@@ -8,9 +8,10 @@ import pytest
 from tidelog.spark.pipeline import DeadLetters, Pipeline, delta, each_batch, iceberg, parquet, spark_format, topic
 from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.definition.endpoints import Topic
-from tidelog.spark.pipeline.failing.parked_hint import ParkedTopicHint, hint_for
 from tidelog.spark.pipeline.failing.routing import Ladder
-from tidelog.spark.pipeline.running.source_options import ladder_options, source_options
+from tidelog.spark.pipeline.failing.source_options import source_options
+from tidelog.spark.pipeline.running.ladder_source import ladder_options
+from tidelog.spark.pipeline.running.parked_hint import ParkedTopicHint, hint_for
 
 LADDER = Ladder(("orders.retry.1",), (500,), 2, "orders.dlq", "orders.retry.parked", "orders.retry.keys")
 

@@ -22,6 +22,16 @@ def test_a_record_with_a_broken_trail_is_left_as_it_is() -> None:
     assert read_letter(None, None, headers) == DeadLetter(None, None, headers, None)
 
 
+def test_letters_of_others_are_read_as_well_and_left_as_they_are_when_broken() -> None:
+    headers = (("trace", b"1"), ("__connect.errors.topic", b"orders"), ("__connect.errors.offset", b"5"))
+    letter = read_letter(b"k", b"v", headers)
+    assert letter.headers == (("trace", b"1"),)
+    assert letter.trail is not None
+    assert (letter.trail.origin.topic, letter.trail.origin.offset) == ("orders", 5)
+    broken = (*headers, ("__connect.errors.partition", b"x"))
+    assert read_letter(None, None, broken) == DeadLetter(None, None, broken, None)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

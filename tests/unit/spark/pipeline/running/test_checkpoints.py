@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.spark.pipeline.running.checkpoints import (
+    has_no_batches,
     local_path,
     parse_offsets,
+    planned_watermark_ms,
     read_position,
     read_positions,
     why_unwritable,
@@ -73,3 +75,25 @@ def test_of_several_queries_the_one_that_is_behind_counts(tmp_path: Path) -> Non
 def test_any_text_is_read_without_an_error(text: str) -> None:
     assert isinstance(parse_offsets(text), dict)
     assert isinstance(parse_offsets("v1\n{}\n" + text), dict)
+
+
+def test_the_watermark_of_the_planned_batch_is_in_its_note(tmp_path: Path) -> None:
+    notes = tmp_path / "offsets"
+    notes.mkdir()
+    assert planned_watermark_ms(str(tmp_path)) is None
+    (notes / "9").write_text('v1\n{"batchWatermarkMs":0,"batchTimestampMs":5}\n{}')
+    assert planned_watermark_ms(str(tmp_path)) is None, "there is none yet"
+    (notes / "10").write_text('v1\n{"batchWatermarkMs":1700000000000}\n{}')
+    assert planned_watermark_ms(tmp_path.as_uri()) == 1_700_000_000_000
+    (notes / "11").write_text("v1\n")
+    assert planned_watermark_ms(str(tmp_path)) is None
+    assert planned_watermark_ms("s3a://bucket/checkpoint") is None
+
+
+def test_a_query_without_batches_is_seen(tmp_path: Path) -> None:
+    assert not has_no_batches(str(tmp_path)), "it is new"
+    (tmp_path / "metadata").write_text('{"id":"x"}')
+    assert has_no_batches(str(tmp_path))
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text("v1")
+    assert not has_no_batches(str(tmp_path))

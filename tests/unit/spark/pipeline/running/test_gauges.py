@@ -14,7 +14,7 @@ def test_state_lag_and_rows_are_metrics() -> None:
     status = PipelineStatus("p", State.RUNNING, "run", restarts=2)
     metrics.changed(status)
     for batch, rows in ((0, 5), (1, 7)):
-        metrics.progressed(status, QueryProgress("p", batch, rows, 1.0, 1.0, 42 - batch, 250, 3, 900, 1_500))
+        metrics.progressed(status, QueryProgress("p", batch, rows, 1.0, 1.0, 42 - batch, 250, 3, 900, 1_500, 4))
     families = text_string_to_metric_families(registry.exposition().decode())
     found = {
         (sample.name, sample.labels.get("state")): sample.value
@@ -34,6 +34,7 @@ def test_state_lag_and_rows_are_metrics() -> None:
         "state_rows": 3,
         "state_bytes": 900,
         "input_rows_total": 12,
+        "late_rows_total": 8,
         "batches_total": 2,
         "batch_duration_seconds_count": 2,
         "batch_duration_seconds_sum": 0.5,

@@ -158,3 +158,38 @@ def test_delays_grow_up_to_a_minute_and_progress_sets_them_back() -> None:
 )
 def test_failures_that_a_restart_cannot_cure_are_known(failure: str, lasts: bool) -> None:
     assert is_lasting(failure) == lasts
+
+
+class CutOff(Queries):
+    """Queries whose JVM is asked to stop with the process, and ends first."""
+
+    def __init__(self, asked: Event, failure: Exception, *, is_seen_first: bool) -> None:
+        super().__init__("p", runs=True)
+        self._asked = asked
+        self._end = failure
+        self._is_seen_first = is_seen_first
+
+    def failure(self) -> Exception | None:
+        self._asked.set()
+        return self._end if self._is_seen_first or self.was_stopped else None
+
+    def late_progress(self) -> list[QueryProgress]:
+        raise ConnectionRefusedError("the JVM is gone")
+
+
+@pytest.mark.parametrize("is_seen_first", [True, False])
+def test_a_jvm_that_ends_with_the_process_is_no_failure(monkeypatch: pytest.MonkeyPatch, is_seen_first: bool) -> None:
+    asked = Event()
+    queries = CutOff(asked, RuntimeError("the JVM of Spark's driver has ended"), is_seen_first=is_seen_first)
+    supervisor, observer = supervised({"p": [queries]}, 3, monkeypatch)
+    assert supervisor.run(asked) is True
+    assert observer.states[-1] == ("p", State.STOPPED)
+
+
+def test_a_failure_that_lasts_is_one_although_a_stop_was_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Event()
+    queries = CutOff(asked, PipelineError("no such column"), is_seen_first=False)
+    supervisor, observer = supervised({"p": [queries]}, 3, monkeypatch)
+    with pytest.raises(PipelineError):
+        supervisor.run(asked)
+    assert observer.states[-1] == ("p", State.FAILED)

@@ -11,7 +11,14 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.definition.schema_steps import AVRO, ParseSchema
-from tidelog.spark.pipeline.failing.guarded import mark_failed, struct_of, with_evaluated
+from tidelog.spark.pipeline.failing.guarded import (
+    mark_failed,
+    moment_of,
+    sound_text,
+    struct_of,
+    text_or_null,
+    with_evaluated,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -84,11 +91,11 @@ def _read_keys(rows: "DataFrame", schema: str) -> "DataFrame":
 
 def _read_json(rows: "DataFrame", column: str, fields: str, allowed: "Column", what: str) -> "DataFrame":
     """The JSON in `column` in `_PARSED`: `fields`, and the same inside `payload`."""
-    text = F.col(column).cast("string")
-    parsed = F.from_json(text, f"payload struct<{fields}>, {fields}, {_CORRUPT} string", _STRICT)
+    text = F.col(column)
+    parsed = F.from_json(text_or_null(text), f"payload struct<{fields}>, {fields}, {_CORRUPT} string", _STRICT)
     rows = with_evaluated(rows, _PARSED, parsed)
     is_bad = ~allowed & (F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull())
-    shown = F.coalesce(F.substring(text, 1, 200), F.lit("null"))
+    shown = F.coalesce(F.substring(sound_text(text), 1, 200), F.lit("null"))
     return mark_failed(rows, is_bad, F.concat(F.lit(f"{column} is {what}: "), shown))
 
 
@@ -110,7 +117,7 @@ def _as_columns(rows: "DataFrame", is_tombstone: "Column") -> "DataFrame":
             "before": event["before"],
             "after": event["after"],
             "source": event["source"],
-            "changed_at": F.timestamp_millis(moment),
+            "changed_at": moment_of(moment),
         }
     ).drop(_EVENT)
 

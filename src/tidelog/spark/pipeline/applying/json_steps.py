@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from tidelog.spark.pipeline.definition.steps import ERROR, RECORD
-from tidelog.spark.pipeline.failing.guarded import mark_failed, struct_of, with_evaluated
+from tidelog.spark.pipeline.failing.guarded import mark_failed, sound_text, struct_of, text_or_null, with_evaluated
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -24,11 +24,11 @@ _STRICT: Final = {"columnNameOfCorruptRecord": _CORRUPT, "allowSingleQuotes": "f
 def parse(rows: "DataFrame", schema: str, column: str) -> "DataFrame":
     """The JSON object in `column` as the columns of `schema`; other values fail."""
     fields = struct_of(schema).fieldNames()
-    text = F.col(column).cast("string")
-    parsed = F.from_json(text, f"{schema}, {_CORRUPT} string", _STRICT)
+    # JSON is UTF-8: of other bytes the parser would make replacement characters without a word.
+    parsed = F.from_json(text_or_null(F.col(column)), f"{schema}, {_CORRUPT} string", _STRICT)
     rows = with_evaluated(rows, _PARSED, parsed)
     is_bad = F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull()
-    shown = F.coalesce(F.substring(text, 1, 200), F.lit("null"))
+    shown = F.coalesce(F.substring(sound_text(F.col(column)), 1, 200), F.lit("null"))
     message = F.concat(F.lit(f"{column} is not a JSON object of ({schema}): "), shown)
     rows = mark_failed(rows, is_bad, message)
     return rows.withColumns({name: F.col(f"{_PARSED}.`{name}`") for name in fields}).drop(_PARSED)

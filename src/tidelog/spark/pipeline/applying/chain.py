@@ -14,6 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 from tidelog.spark.pipeline.checks.definition import tables_wanted
 from tidelog.spark.pipeline.definition.pipeline import PipelineError, Step
 from tidelog.spark.pipeline.definition.steps import ERROR, OWN_STEPS, RECORD, is_fallible, name_of
+from tidelog.spark.pipeline.failing.guarded import guarded_by
+from tidelog.spark.pipeline.failing.late_rows import setting_late_aside
+from tidelog.spark.pipeline.failing.worker_guard import Guard
 
 Materialize = Callable[[DataFrame], DataFrame]
 
@@ -43,6 +46,7 @@ def run_steps(
     *,
     keep: Sequence[str] | None = (RECORD, ERROR),
     on_failed: Materialize | None = None,
+    guard: Guard = Guard(),  # noqa: B008 - frozen
 ) -> Applied:
     """All steps. Before a function that does not know of failed rows, they are set aside with the columns `keep`.
 
@@ -53,7 +57,8 @@ def run_steps(
         if ERROR in applied.rows.columns and not _passes_failed(step):
             _set_aside(applied, materialize, keep)
         before = applied.rows
-        applied.rows = _call(step, applied.rows, tables)
+        with guarded_by(guard), setting_late_aside(applied.set_aside.append):
+            applied.rows = _call(step, applied.rows, tables)
         _check_record(step, before, applied.rows)
         if on_failed is not None and ERROR in applied.rows.columns:
             applied.rows = on_failed(applied.rows)

@@ -1,19 +1,13 @@
 """The connector's options for what a pipeline reads, the ladder's own topics included. Pure."""
 
-import json
 import re
 from typing import Final
 
 from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.definition.endpoints import Topic
-from tidelog.spark.pipeline.failing.parked_hint import hint_for
 from tidelog.spark.pipeline.failing.routing import Ladder
 
 READ_DEFAULTS: Final = {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
-
-DELAYS: Final = "ladderDelays"
-PARKED: Final = "ladderParked"
-HINT: Final = "ladderHint"
 
 
 def source_options(source: Topic, connection: Connection, ladder: Ladder | None) -> dict[str, str]:
@@ -35,13 +29,4 @@ def source_options(source: Topic, connection: Connection, ladder: Ladder | None)
         options["subscribe"] = ",".join([*source.names, *read_back])
     if ladder is not None:
         options["includeHeaders"] = "true"
-    return options
-
-
-def ladder_options(ladder: Ladder, checkpoint: str) -> dict[str, str]:
-    """What the ladder's source needs to know besides."""
-    options = {DELAYS: json.dumps(dict(zip(ladder.retry_topics, ladder.delays_ms, strict=True)))}
-    if ladder.parked_topic is not None:
-        options[PARKED] = ladder.parked_topic
-        options[HINT] = str(hint_for(checkpoint).path)
     return options
