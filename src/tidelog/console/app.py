@@ -26,6 +26,7 @@ from tidelog.console.pages import PAGES
 from tidelog.console.schemas import RegistryDecoder
 from tidelog.console.sessions import Session, Sessions
 from tidelog.console.settings import ConsoleSettings, Login
+from tidelog.console.tail import Tails
 from tidelog.console.web import STATIC, Ask, Handler, link, make_environment
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class Console:
         self.clock = clock
         self.environment = make_environment()
         self.sessions: Sessions[ClusterView] = Sessions(settings.session_idle_s, settings.session_s_max)
+        self.tails = Tails()
         self.decoder = RegistryDecoder(settings.schema_registry)
         self.cluster_name = _as_text(settings.client.get("bootstrap.servers"))
         self._shared: ClusterView | None = None
@@ -62,6 +64,7 @@ class Console:
 
     async def close(self) -> None:
         """Close all connections to the cluster."""
+        await self.tails.close()
         views = {session.view for session in self.sessions if session.view is not None}
         if self._shared is not None:
             views.add(self._shared)

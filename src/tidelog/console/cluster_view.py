@@ -16,14 +16,17 @@ from tidelog.client.aio.admin.driver import PartlyRefused
 from tidelog.client.aio.admin.types import (
     LATEST,
     ClusterDescription,
+    ConfigResource,
+    DelayedListing,
     GroupListing,
     LogDirectory,
+    ResourceType,
     TopicDescription,
 )
 from tidelog.client.aio.consumer.consumer import AsyncConsumer
 from tidelog.client.aio.producer.producer import AsyncProducer
 from tidelog.client.aio.settings import CommonSettings
-from tidelog.client.errors import ClientError
+from tidelog.client.errors import ClientError, UnsupportedByBroker
 from tidelog.client.types import TopicPartition
 from tidelog.console.cached import Cached
 from tidelog.console.sampler import Sampler
@@ -38,6 +41,7 @@ CHECKS_AGE_S: Final = 30.0
 RECONNECT_S: Final = 1.0
 """How long a failed attempt to connect answers for: the parts of one page should not each wait for another one."""
 TOPICS_REMEMBERED_MAX: Final = 2000
+DELAY_ENABLE: Final = "tidelog.delay.enable"
 API_TIMEOUT_MS: Final = 10_000
 """How long one call may take: a person is waiting."""
 
@@ -206,6 +210,29 @@ class ClusterView:
         except ApiError:
             found = {}
         return {where: place.offset for where, place in found.items()}
+
+    # Delayed records.
+
+    async def waiting(self, topic: TopicDescription) -> int | None:
+        """How many records of a topic wait for their time; None if none do and none can, or this user may not see."""
+        resource = ConfigResource(ResourceType.TOPIC, topic.name)
+        try:
+            found = (await (await self.admin()).describe_configs([resource], names=[DELAY_ENABLE]))[resource]
+            # A broker without the setting is not Tidelog's: it would close the connection on which it is asked.
+            if DELAY_ENABLE not in found:
+                return None
+            count = sum(each.waiting for each in (await self.delayed(topic, limit=0)).values())
+        except (ApiError, PartlyRefused, UnsupportedByBroker):
+            return None
+        return count if count or found[DELAY_ENABLE].value == "true" else None
+
+    async def delayed(
+        self, topic: TopicDescription, partitions: Iterable[int] | None = None, *, key: bytes | None = None, limit: int
+    ) -> Mapping[int, DelayedListing]:
+        """What waits in partitions (None: all) of a topic, the next due first; those without a leader are left out."""
+        led = [each.partition for each in topic.partitions if each.leader_id >= 0]
+        asked = led if partitions is None else [each for each in partitions if each in led]
+        return await (await self.admin()).list_delayed_records(topic.name, asked, key=key, limit=limit)
 
     # Records.
 

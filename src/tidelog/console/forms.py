@@ -83,7 +83,8 @@ class Act:
             explained = explain(error)
             if explained is None:
                 raise
-            form = _filled(await self.form(ask), values)
+            form = await self.form(ask)
+            form = replace(form, fields=filled(form.fields, values))
             problem = " ".join(part for part in (explained.text, explained.advice) if part)
             return show(ask, form, problem, max(explained.status, 400))
         if isinstance(outcome, Form):
@@ -117,12 +118,11 @@ def confirm_name(name: str, noun: str) -> Field:
     )
 
 
-def _filled(form: Form, values: Values) -> Form:
-    """The form with what was typed, except for passwords and confirmations."""
-    fields = [
+def filled(fields: Sequence[Field], values: Values) -> list[Field]:
+    """The fields with these values, except for passwords and confirmations."""
+    return [
         each
         if each.kind == "password" or each.must_equal is not None
         else replace(each, value=values.get(each.name, ""))
-        for each in form.fields
+        for each in fields
     ]
-    return replace(form, fields=fields)

@@ -45,7 +45,7 @@ class Sampler:
         self.throughput = ThroughputSamples()
         self.lags = LagSamples()
         self.problem: str | None = None
-        self._topic_lags: dict[str, dict[str, int]] = {}
+        self._topic_lags: dict[str, dict[str, int]] | None = None
         self._busy_s = 0.0
         self._looked_at = -inf
         self._is_looked_at = asyncio.Event()
@@ -55,9 +55,14 @@ class Sampler:
         self._looked_at = asyncio.get_running_loop().time()
         self._is_looked_at.set()
 
+    @property
+    def has_lags(self) -> bool:
+        """Whether all groups were looked at once."""
+        return self._topic_lags is not None
+
     def lags_of_topic(self, topic: str) -> dict[str, int]:
         """The groups that have committed offsets of a topic, and how many of its records each has yet to read."""
-        return {group: lags[topic] for group, lags in self._topic_lags.items() if topic in lags}
+        return {group: lags[topic] for group, lags in (self._topic_lags or {}).items() if topic in lags}
 
     def start(self) -> None:
         """Begin to sample."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
+from starlette.applications import Starlette
 
 from tidelog.console.app import build_app
 from tidelog.console.settings import ConsoleError, ConsoleSettings, Listen
@@ -19,8 +20,9 @@ NICENESS = 10
 class _Server(uvicorn.Server):
     """A server that reports the address it listens on."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[Listen], None]) -> None:
+    def __init__(self, app: Starlette, config: uvicorn.Config, on_ready: Callable[[Listen], None]) -> None:
         super().__init__(config)
+        self._app = app
         self._on_ready = on_ready
 
     @contextmanager
@@ -41,12 +43,19 @@ class _Server(uvicorn.Server):
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             self._on_ready(Listen(host, port))
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the responses that would not end by themselves, then all others."""
+        await self._app.state.console.tails.close()
+        await super().shutdown(sockets=sockets)
+
 
 def run(settings: ConsoleSettings, on_ready: Callable[[Listen], None], *, ends_with_stdin: bool = False) -> None:
     """Serve. With `ends_with_stdin` the console also ends when its standard input does: with its parent."""
+    app = build_app(settings)
     server = _Server(
+        app,
         uvicorn.Config(
-            build_app(settings),
+            app,
             host=settings.listen.host,
             port=settings.listen.port,
             log_level="warning",

@@ -67,6 +67,10 @@ class Sessions(Generic[View]):
         self._open.move_to_end(session_id)
         return session
 
+    def is_open(self, session: Session[View], now: float) -> bool:
+        """Whether a session has neither ended nor expired; asking does not keep it open."""
+        return self._open.get(session.session_id) is session and not self._is_expired(session, now)
+
     def open(self, now: float, user: str = "", view: View | None = None) -> Session[View]:
         """A new session with an id that cannot be guessed. Room is made by `expire`."""
         session = Session(secrets.token_urlsafe(32), secrets.token_urlsafe(32), now, now, user, view)

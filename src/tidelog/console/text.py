@@ -10,10 +10,17 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def number(value: float | None) -> str:
-    """1,234,567; a dash for what is not known."""
+    """1,234,567, or 0.25 with all its digits; a dash for what is not known."""
     if value is None:
         return "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}".removesuffix(".0")
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.10f}".rstrip("0").rstrip(".")
+
+
+def rate(value: float | None) -> str:
+    """A measured number, without digits that mean nothing: 12,345, 12.3, 0.12."""
+    if value is None:
+        return "–"
+    return number(round(value, 0 if abs(value) >= 100 else 1 if abs(value) >= 1 else 2))
 
 
 def size(count: int | None) -> str:

@@ -55,10 +55,10 @@ def make_environment() -> Environment:
     )
     environment.filters |= {
         "number": text.number,
+        "rate": text.rate,
         "size": text.size,
         "moment": text.moment,
         "duration": text.duration,
-        "compact": lambda value: "–" if value is None else plots.compact(value),
         "with_code": lambda prose: Markup(text.with_code(prose)),  # noqa: S704 - with_code escapes the text
         "segment": lambda name: quote(name, safe=""),
     }

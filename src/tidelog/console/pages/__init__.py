@@ -5,10 +5,13 @@ from typing import Final
 
 from tidelog.console.pages import (
     access,
+    delayed,
     groups,
+    live,
     messages,
     overview,
     pipelines,
+    producing,
     quotas,
     reassignments,
     topics,
@@ -20,6 +23,9 @@ PAGES: Final[Sequence[Area]] = (
     overview.AREA,
     topics.AREA,
     messages.AREA,
+    producing.AREA,
+    live.AREA,
+    delayed.AREA,
     groups.AREA,
     transactions.AREA,
     pipelines.AREA,

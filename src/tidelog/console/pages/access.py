@@ -21,7 +21,7 @@ from tidelog.console.errors import Explained, PageError, explain
 from tidelog.console.forms import Act, Done, Field, Form, Values, confirm_name
 from tidelog.console.pages.routing import Area
 from tidelog.console.web import Ask, link, paged
-from tidelog.security.acls import CLUSTER_NAME, WILDCARD, problem_of
+from tidelog.security.acls import CLUSTER_NAME, WILDCARD, mistake_in
 from tidelog.security.scram import ITERATIONS_MIN, new_salt, salted_password
 
 PAGE_SIZE: Final = 50
@@ -136,7 +136,7 @@ async def _add_form(ask: Ask) -> Form:
 
 async def _add(ask: Ask, values: Values) -> Done:
     binding = _binding(values)
-    if problem := problem_of(binding):
+    if problem := mistake_in(binding):
         raise PageError(400, "The entry cannot be used", problem[0].upper() + problem[1:] + ".")
     await (await ask.view.admin()).create_acls([binding])
     return Done("/access", f"The entry for {binding.entry.principal} was added.")

@@ -23,6 +23,8 @@ from tidelog.console.cluster_view import ClusterView
 from tidelog.console.errors import PageError
 from tidelog.console.forms import Act, Done, Field, Form, Values, confirm_name
 from tidelog.console.pages.routing import Area
+from tidelog.console.pages.topics import show_part
+from tidelog.console.samples import total_lag
 from tidelog.console.web import Ask, link, paged
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -44,6 +46,18 @@ class GroupRow(NamedTuple):
     listing: GroupListing
     members: int | None
     lag: int | None
+
+
+class ReaderRow(NamedTuple):
+    """A group that reads a topic."""
+
+    group_id: str
+    state: str
+    members: int
+    """Those that are assigned partitions of the topic."""
+    partitions: int
+    """With committed offsets."""
+    lag: int
 
 
 class ProgressRow(NamedTuple):
@@ -139,6 +153,32 @@ async def _progress(ask: Ask, described: GroupDescription, committed: dict[Topic
     partitions = sorted(committed.keys() | readers.keys())
     ends = await ask.view.end_offsets(partitions)
     return [ProgressRow(each, committed.get(each), ends.get(each), readers.get(each)) for each in partitions]
+
+
+async def show_readers(ask: Ask) -> Response:
+    """The groups that have committed offsets of a topic. Which they are is sampled; the rows of the page are exact."""
+    topic = (await ask.view.snapshot.get()).topic(ask.part("topic"))
+    sampler = ask.view.sampler
+    page = paged(ask, sorted(sampler.lags_of_topic(topic.name)), PAGE_SIZE)
+    described = await _described(ask, list(page.rows))
+    ends = await ask.view.end_offsets([TopicPartition(topic.name, each.partition) for each in topic.partitions])
+    found = await asyncio.gather(*(_reader(ask, group, described.get(group), ends) for group in page.rows))
+    rows = [each for each in found if each is not None]
+    return await show_part(ask, topic, "groups", "topic_groups.html", rows=rows, page=page, is_known=sampler.has_lags)
+
+
+async def _reader(
+    ask: Ask, group: str, described: GroupDescription | None, ends: Mapping[TopicPartition, int]
+) -> ReaderRow | None:
+    """A group as a reader of the partitions in `ends`; None if it has gone, or this user may no longer see it."""
+    try:
+        committed = await (await ask.view.admin()).list_consumer_group_offsets(group)
+    except (ClientError, ApiError):
+        return None
+    offsets = {where: place.offset for where, place in committed.items() if where in ends}
+    members = () if described is None else described.members
+    reading = sum(any(where in ends for where in member.assignment) for member in members)
+    return ReaderRow(group, described.state if described else "", reading, len(offsets), total_lag(offsets, ends))
 
 
 def group_url(group: str, act: str = "") -> str:
@@ -288,7 +328,7 @@ async def _delete(ask: Ask, values: Values) -> Done:
 
 
 AREA = Area(
-    pages={"/groups": show_list, "/group": show_group},
+    pages={"/groups": show_list, "/group": show_group, "/topics/{topic}/groups": show_readers},
     acts=[
         Act("/group/reset", _reset_form, _reset),
         Act("/group/reset/execute", _execute_form, _execute),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from starlette.responses import Response
@@ -16,13 +17,20 @@ from tidelog.health import summarize
 from tidelog.wire.errors import ApiError
 
 
+class Counts(NamedTuple):
+    """How many there are, of internal topics apart."""
+
+    own: int
+    internal: int
+
+
 class BrokerRow(NamedTuple):
     """A broker in the table; sizes are None where the broker does not say."""
 
     node: BrokerNode
     is_controller: bool
-    leaders: int
-    replicas: int
+    leaders: Counts
+    replicas: Counts
     usable_bytes: int | None
     total_bytes: int | None
     failed_directories: int
@@ -41,8 +49,8 @@ async def show(ask: Ask) -> Response:
         health=summarize(snapshot.cluster, snapshot.topics),
         cluster=snapshot.cluster,
         brokers=_brokers(snapshot, directories),
-        topic_count=len(own),
-        partition_count=sum(len(topic.partitions) for topic in topics),
+        topic_counts=_counts((topic.is_internal, 1) for topic in topics),
+        partition_counts=_counts((topic.is_internal, len(topic.partitions)) for topic in topics),
         group_count=groups,
         rate=throughput.cluster[-1].value if throughput.cluster else None,
         series=throughput.cluster,
@@ -72,13 +80,20 @@ async def _directories(ask: Ask) -> dict[int, list[LogDirectory]]:
         return {}
 
 
+def _counts(counted: Iterable[tuple[bool, int]]) -> Counts:
+    totals = {False: 0, True: 0}
+    for is_internal, count in counted:
+        totals[is_internal] += count
+    return Counts(totals[False], totals[True])
+
+
 def _brokers(snapshot: Snapshot, directories: dict[int, list[LogDirectory]]) -> list[BrokerRow]:
-    leaders: Counter[int] = Counter()
-    replicas: Counter[int] = Counter()
+    leaders: Counter[tuple[int, bool]] = Counter()
+    replicas: Counter[tuple[int, bool]] = Counter()
     for topic in snapshot.topics.values():
         for each in topic.partitions:
-            leaders[each.leader_id] += 1
-            replicas.update(each.replicas)
+            leaders[each.leader_id, topic.is_internal] += 1
+            replicas.update((broker, topic.is_internal) for broker in each.replicas)
     rows = []
     for node in snapshot.cluster.nodes:
         known = [each for each in directories.get(node.node_id, ()) if each.total_bytes >= 0]
@@ -88,8 +103,8 @@ def _brokers(snapshot: Snapshot, directories: dict[int, list[LogDirectory]]) -> 
             BrokerRow(
                 node,
                 node.node_id == snapshot.cluster.controller_id,
-                leaders[node.node_id],
-                replicas[node.node_id],
+                Counts(leaders[node.node_id, False], leaders[node.node_id, True]),
+                Counts(replicas[node.node_id, False], replicas[node.node_id, True]),
                 sum(usable for _, usable in disks) if disks else None,
                 sum(total for total, _ in disks) if disks else None,
                 sum(each.error_code != 0 for each in directories.get(node.node_id, ())),

@@ -6,6 +6,7 @@ rows that were read again; the page shows how many were written.
 """
 
 import asyncio
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from starlette.responses import Response
 
 from tidelog.client.aio.admin.types import EARLIEST
 from tidelog.client.aio.security_settings import SecuritySettings
+from tidelog.client.retry.headers import REPLAYED_BY
 from tidelog.client.types import TopicPartition
 from tidelog.console.cluster_view import Snapshot
 from tidelog.console.errors import PageError
@@ -22,12 +24,19 @@ from tidelog.console.formats import Format, Shown, show
 from tidelog.console.forms import Act, Done, Field, Form, Values
 from tidelog.console.pages.messages import bounds_of
 from tidelog.console.pages.routing import Area
-from tidelog.console.reading import CursorError, Record, parse_cursor, read_backward, write_cursor
+from tidelog.console.reading import read
+from tidelog.console.scan import CursorError, Record, parse_cursor, write_cursor
 from tidelog.console.web import Ask, link
 from tidelog.spark.pipeline.failing.dead_letters import DeadLetter, FilterError, parse_filter, read_letter
 from tidelog.spark.pipeline.failing.replay import Replay, Replayed
+from tidelog.spark.pipeline.failing.replay_progress import ReplayProgress
+
+logger = logging.getLogger(__name__)
 
 LETTERS_PER_PAGE: Final = 25
+CHOICE: Final = "letter."
+WINDOWS_MAX: Final = 50
+"""So many windows of a replay's progress are asked for: a million letters."""
 REPLAY_OFFSETS_MAX: Final = 50_000
 """What a preview reads while a person waits; `tidelog pipeline replay` has no such limit."""
 _OWN: Final = re.compile(r"(?P<stem>.+)\.(?P<role>dlq|retry\.(?:parked|keys|[0-9]+))")
@@ -69,6 +78,8 @@ class LetterRow(NamedTuple):
     record: Record
     letter: DeadLetter
     value: Shown
+    was_sent: bool
+    """Whether a replay has sent it back."""
 
 
 def find_pipelines(names: list[str]) -> list[PipelineTopics]:
@@ -109,7 +120,7 @@ async def _row(ask: Ask, snapshot: Snapshot, topics: PipelineTopics, counts: Map
         sum(counts.get(name, 0) for name in topics.retries),
         counts.get(topics.parked or "", 0),
         counts.get(topics.dead_letters or "", 0),
-        await _unsent(ask, snapshot, topics.dead_letters) if topics.dead_letters else None,
+        (await _progress(ask, snapshot, topics.dead_letters))[1] if topics.dead_letters else None,
     )
 
 
@@ -128,15 +139,18 @@ async def _counts(ask: Ask, snapshot: Snapshot, names: list[str]) -> dict[str, i
     return counts
 
 
-async def _unsent(ask: Ask, snapshot: Snapshot, topic: str) -> int:
-    """The offsets of a dead-letter topic that replays have not passed."""
+async def _progress(ask: Ask, snapshot: Snapshot, topic: str) -> tuple[ReplayProgress, int]:
+    """What replays have sent of a dead-letter topic, and how many offsets they have not."""
     wanted = [TopicPartition(topic, each.partition) for each in snapshot.topic(topic).partitions]
     firsts, ends = await asyncio.gather(ask.view.offsets_at(wanted, EARLIEST), ask.view.end_offsets(wanted))
-    committed = await (await ask.view.admin()).list_consumer_group_offsets(_replay(ask, topic, {}).group_id)
-    return sum(
-        max(0, end - max(firsts.get(where, 0), committed[where].offset if where in committed else 0))
-        for where, end in ends.items()
-    )
+    spans = {where.partition: (firsts.get(where, 0), end) for where, end in ends.items()}
+    group_id = _replay(ask, topic, {}).group_id
+    progress = ReplayProgress(topic, group_id)
+    admin = await ask.view.admin()
+    progress.take(group_id, await admin.list_consumer_group_offsets(group_id))
+    for each in progress.groups(progress.rest(spans))[1:][:WINDOWS_MAX]:
+        progress.take(each, await admin.list_consumer_group_offsets(each))
+    return progress, progress.unsent(spans)
 
 
 async def show_dead_letters(ask: Ask) -> Response:
@@ -148,9 +162,15 @@ async def show_dead_letters(ask: Ask) -> Response:
         uppers = parse_cursor(ask.query("before")) or bounds.end
     except CursorError as error:
         raise PageError(400, "The address cannot be read", f"{error}.") from None
-    found = await read_backward(ask.view, topic.name, uppers, bounds, LETTERS_PER_PAGE)
+    found = await read(ask.view, topic.name, uppers, bounds, LETTERS_PER_PAGE, newest_first=True)
+    progress, unsent = await _progress(ask, snapshot, topic.name)
     rows = [
-        LetterRow(each, read_letter(each.key, each.value, each.headers), show(each.value, Format.AUTO))
+        LetterRow(
+            each,
+            read_letter(each.key, each.value, each.headers),
+            show(each.value, Format.AUTO),
+            progress.was_sent(each.partition, each.offset),
+        )
         for each in found.records
     ]
     return ask.render(
@@ -159,8 +179,8 @@ async def show_dead_letters(ask: Ask) -> Response:
         topic=topic,
         rows=rows,
         total=sum(bounds.end[each] - bounds.first[each] for each in bounds.end),
-        unsent=await _unsent(ask, snapshot, topic.name),
-        older=link("/dead-letters", topic=topic.name, before=write_cursor(found.older)) if found.older else "",
+        unsent=unsent,
+        older=link("/dead-letters", topic=topic.name, before=write_cursor(found.onward)) if found.onward else "",
     )
 
 
@@ -186,7 +206,22 @@ def _replay(ask: Ask, topic: str, values: Values) -> Replay:
         filters,
         values.get("from_beginning") == "1",
         secure,
+        _chosen(values),
+        ask.session.user or "console",
     )
+
+
+def _chosen(values: Values) -> frozenset[tuple[int, int]] | None:
+    """The letters that were ticked, or that the preview has kept; None if none was, which means all."""
+    given = [name.removeprefix(CHOICE) for name in values if name.startswith(CHOICE)]
+    given += [each for each in values.get("only", "").split(",") if each]
+    try:
+        places = [parse_cursor(each) for each in given]
+    except CursorError as error:
+        raise PageError(400, "The form cannot be read", f"{error}.") from None
+    if not places and values.get("choose"):
+        raise PageError(400, "Nothing was chosen", "Tick the letters to replay.")
+    return frozenset(place for each in places for place in each.items()) or None
 
 
 async def _replay_form(ask: Ask) -> Form:
@@ -208,6 +243,7 @@ async def _replay_form(ask: Ask) -> Form:
         link("/dead-letters", topic=topic.name),
         [
             "Letters are sent back as they were before they failed, each once, also over several replays.",
+            f"Each has a header that says who sent it: {REPLAYED_BY}={ask.session.user or 'console'}.",
             "The next page counts them before anything is sent.",
         ],
         area="pipelines",
@@ -218,10 +254,11 @@ async def _preview(ask: Ask, values: Values) -> Form:
     topic = ask.query("topic")
     replay = _replay(ask, topic, values)
     seen = await asyncio.to_thread(_look, replay)
-    kept = ("filters", "to", "from_beginning")
+    only = ",".join(f"{partition}:{offset}" for partition, offset in sorted(replay.only or ()))
+    kept = {**{name: values.get(name, "") for name in ("filters", "to", "from_beginning")}, "only": only}
     return Form(
         f"Replay dead letters of {topic}",
-        [Field(name, name, values.get(name, ""), "hidden", required=False) for name in kept],
+        [Field(name, name, value, "hidden", required=False) for name, value in kept.items()],
         f"Send {seen.total:,} {'letter' if seen.total == 1 else 'letters'}",
         link("/dead-letters/replay", topic=topic),
         [
@@ -258,6 +295,7 @@ async def _send(ask: Ask, values: Values) -> Done:
     topic = ask.query("topic")
     replay = _replay(ask, topic, values)
     done = await asyncio.to_thread(lambda: replay.send(replay.spans(), lambda _: None))
+    logger.info("%s sent %d dead letters of %s to %s", replay.by, done.total, topic, sorted(done.sent))
     targets = ", ".join(sorted(done.sent)) or "any topic"
     return Done(link("/dead-letters", topic=topic), f"{done.total:,} dead letters of {topic} were sent to {targets}.")
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from starlette.responses import Response
 
@@ -113,11 +113,11 @@ async def show_topic(ask: Ask) -> Response:
     for each in page.rows:
         where = TopicPartition(topic.name, each.partition)
         rows.append(PartitionRow(each, firsts.get(where), ends.get(where), sizes.get(each.leader_id, {}).get(where)))
-    return ask.render(
+    return await show_part(
+        ask,
+        topic,
+        "partitions",
         "topic.html",
-        area="topics",
-        tab="partitions",
-        topic=topic,
         rows=rows,
         page=page,
         size_bytes=_total(sizes),
@@ -134,11 +134,11 @@ async def show_settings(ask: Ask) -> Response:
     wanted = ask.query("q").strip().lower()
     entries = [entry for name, entry in sorted(found.items()) if wanted in name.lower()]
     entries.sort(key=lambda entry: entry.source != ConfigSource.DYNAMIC_TOPIC)
-    return ask.render(
+    return await show_part(
+        ask,
+        topic,
+        "settings",
         "topic_settings.html",
-        area="topics",
-        tab="settings",
-        topic=topic,
         entries=entries,
         sources=SOURCES,
         own_source=int(ConfigSource.DYNAMIC_TOPIC),
@@ -149,6 +149,14 @@ async def show_settings(ask: Ask) -> Response:
 async def _settings(ask: Ask, topic: str) -> dict[str, ConfigEntry]:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     return (await (await ask.view.admin()).describe_configs([resource], include_documentation=True))[resource]
+
+
+async def show_part(
+    ask: Ask, topic: TopicDescription, tab: str, template: str, status: int = 200, **context: Any
+) -> Response:
+    """A page of a topic, below its name and the tabs of its pages."""
+    waiting = await ask.view.waiting(topic)
+    return ask.render(template, status, area="topics", topic=topic, tab=tab, waiting=waiting, **context)
 
 
 def topic_url(topic: str, *parts: str) -> str:
