@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
+INTERRUPTED_EXIT_CODE = 128 + signal.SIGINT
 TERMINATED_EXIT_CODE = 128 + signal.SIGTERM
 
 

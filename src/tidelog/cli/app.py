@@ -10,6 +10,7 @@ from typing import Final
 
 import typer
 
+from tidelog.cli._signals import INTERRUPTED_EXIT_CODE
 from tidelog.cli.errors import explain
 
 # Command names, and the modules whose `register` adds them.
@@ -40,6 +41,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "perf": "tidelog.cli.perf",
     "pipeline": "tidelog.cli.pipeline",
     "console": "tidelog.cli.console",
+    "from-kafka": "tidelog.cli.from_kafka",
     "doctor": "tidelog.cli.doctor",
     "top": "tidelog.cli.top",
     "demo": "tidelog.cli.demo",
@@ -54,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     except SystemExit as finished:
         return _exit_code(finished)
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED_EXIT_CODE
     except Exception as error:
         message = explain(error)
         if message is None:
@@ -69,7 +71,7 @@ def build(word: str | None = None) -> typer.Typer:
     application = typer.Typer(
         name="tidelog",
         help="A Kafka-compatible event log: run brokers, and use any Kafka cluster.",
-        epilog="Example: tidelog serve --set log.dirs=/tmp/tidelog",
+        epilog="Example: tidelog serve --set log.dirs=/tmp/tidelog. From Kafka: tidelog from-kafka kafka-topics.sh",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,

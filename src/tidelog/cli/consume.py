@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from tidelog.cli._clients import client_settings, connect_admin, partitions_or_all
-from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
+from tidelog.cli._clients import Connection, partitions_or_all
+from tidelog.cli._options import Format, OutputFormat, TopicName
 from tidelog.cli._signals import ending_in_order
 from tidelog.cli._verbs import verb
 from tidelog.cli.errors import CommandError
@@ -51,6 +51,7 @@ class Shown(NamedTuple):
 
 
 def consume(
+    connection: Connection,
     topic: TopicName,
     partition: Annotated[
         list[int] | None, typer.Option(help="Only this partition; may be repeated.", show_default="all")
@@ -79,14 +80,12 @@ def consume(
     formatter: Annotated[
         Formatter | None, typer.Option(help="For __consumer_offsets: show committed offsets, or groups.")
     ] = None,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Print the records of a topic, one per line."""
     shown = Shown(print_timestamp, print_partition, print_offset, print_headers, print_key, key_separator.encode())
     write = _writer(shown, formatter, output)
-    settings = client_settings(bootstrap_server, command_config, ConsumerSettings) | {
+    settings = connection.settings(ConsumerSettings) | {
         "isolation.level": "read_committed" if read_committed else "read_uncommitted",
     }
     if group is not None:
@@ -97,10 +96,13 @@ def consume(
             for records in chunks:
                 write(records)
         return
-    with connect_admin(bootstrap_server, command_config) as admin:
+    with connection.admin() as admin:
         partitions = partitions_or_all(admin, topic, partition)
         starts = start_offsets(admin, partitions, "earliest" if from_beginning else offset)
         ends = _latest(admin, partitions, read_committed) if until_end else None
+        if offset.isdigit() and not from_beginning:
+            partitions = _before_the_end(admin, topic, partitions, int(offset))
+            starts = {each: starts[each] for each in partitions}
     with Consumer(settings, auto_offset_reset="none", enable_auto_commit=False) as consumer:
         consumer.assign(partitions)
         for where, start in starts.items():
@@ -142,6 +144,17 @@ def start_offsets(admin: Admin, partitions: list[TopicPartition], where: str) ->
     raise CommandError(f"--offset {where!r} is neither an offset, nor -N, nor `earliest`, nor `latest`")
 
 
+def _before_the_end(admin: Admin, topic: str, partitions: list[TopicPartition], offset: int) -> list[TopicPartition]:
+    """The partitions that have the offset, or will have it next. The others are named, with where they end."""
+    ends = _latest(admin, partitions, read_committed=False)
+    past = [f"{each} ends at {ends[each]}" for each in partitions if offset > ends[each]]
+    if len(past) == len(partitions):
+        raise CommandError(f"no offset {offset}: {', '.join(past)}; `tidelog offsets {topic}` shows its offsets")
+    if past:
+        sys.stderr.write(f"tidelog: no offset {offset}: {', '.join(past)}\n")
+    return [each for each in partitions if offset <= ends[each]]
+
+
 def _latest(admin: Admin, partitions: list[TopicPartition], read_committed: bool) -> dict[TopicPartition, int]:
     found = admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed)
     return {each: place.offset for each, place in found.items()}
@@ -160,7 +173,7 @@ def read_in_chunks(
     wait_s = _POLL_S if timeout_s is None else max(0.001, min(_POLL_S, timeout_s))
     positions = dict(starts)
     count = 0
-    while ends is None or any(positions[each] < end for each, end in ends.items()):
+    while ends is None or any(position < ends[each] for each, position in positions.items()):
         polled = consumer.poll(wait_s)
         positions.update((each, place.offset) for each, place in polled.next_offsets.items())
         wanted = (record for record in polled if ends is None or record.offset < ends[record.topic_partition])

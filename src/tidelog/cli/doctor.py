@@ -1,15 +1,16 @@
 """`tidelog doctor`: what is wrong with a cluster, its settings and this machine, and what to do about it."""
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from tidelog.cli._clients import client_settings
-from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
+from tidelog.cli._clients import Connection
+from tidelog.cli._options import Format, OutputFormat
+from tidelog.cli._verbs import verb
 from tidelog.cli.output import print_json, print_line
+from tidelog.cli.progress import waiting
 from tidelog.client.aio.admin.admin import AdminSettings, AsyncAdmin
 from tidelog.health import Finding, Level, examine, worst
 from tidelog.health.findings import counted
@@ -22,12 +23,11 @@ _SIGNS: Final = {Level.BAD: "BAD ", Level.WARNING: "WARN", Level.NOTE: "NOTE"}
 
 def register(application: typer.Typer) -> None:
     """Add the command."""
-    application.command(
-        "doctor", epilog=f"Example: {EXAMPLE}", context_settings={"help_option_names": ["-h", "--help"]}
-    )(doctor)
+    verb(application, "doctor", doctor, EXAMPLE)
 
 
 def doctor(
+    connection: Connection,
     config: Annotated[
         Path | None,
         typer.Option("--config", help="Also check this settings file of a broker.", metavar="FILE", exists=True),
@@ -37,17 +37,14 @@ def doctor(
         typer.Option("--wait", help="Seconds between two looks, to find what should move and does not.", min=0),
     ] = 3.0,
     only_host: Annotated[bool, typer.Option("--host", help="Check this machine only, and no cluster.")] = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Check brokers, partitions, disks, settings, groups and transactions. The exit code is 1 if something is wrong."""
     findings = examine_host(config)
     if not only_host:
-        settings = client_settings(bootstrap_server, command_config, AdminSettings)
-        if output is Format.TEXT and wait and sys.stderr.isatty():
-            sys.stderr.write(f"looking at {settings['bootstrap.servers']} for {wait:g} s\n")
-        findings += asyncio.run(_examine(settings, wait))
+        settings = connection.settings(AdminSettings)
+        with waiting(f"looking at {settings['bootstrap.servers']}, twice within {wait:g} s"):
+            findings += asyncio.run(_examine(settings, wait))
     findings.sort(key=lambda each: -each.level)
     if output is Format.JSON:
         print_json([_as_json(each) for each in findings])

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidelog.cli._clients import client_settings, connect_admin, partitions_or_all
-from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
+from tidelog.cli._clients import Connection, partitions_or_all
+from tidelog.cli._options import Format, OutputFormat, TopicName
 from tidelog.cli._signals import ending_in_order
 from tidelog.cli._verbs import verb
 from tidelog.cli.consume import start_offsets
@@ -45,6 +45,7 @@ def register(application: typer.Typer) -> None:
 
 
 def export(
+    connection: Connection,
     topic: TopicName,
     file: Annotated[Path, typer.Argument(help="The Parquet file to write.", metavar="FILE", show_default=False)],
     partition: Annotated[
@@ -62,8 +63,6 @@ def export(
     ] = None,
     compression: Annotated[str, typer.Option(help="Codec of the file: zstd, snappy, gzip, lz4 or none.")] = "zstd",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Write the records of a topic to a Parquet file, with all their fields."""
@@ -74,10 +73,10 @@ def export(
         raise CommandError(f"--compression {compression!r} must be one of zstd, snappy, gzip, lz4, none")
     if file.exists() and not overwrite:
         raise CommandError(f"{file} already exists; --overwrite replaces it")
-    with connect_admin(bootstrap_server, command_config) as admin:
+    with connection.admin() as admin:
         partitions = partitions_or_all(admin, topic, partition)
         ranges = _ranges(admin, partitions, offset, end_offset, read_committed)
-    settings = client_settings(bootstrap_server, command_config, ConsumerSettings) | {
+    settings = connection.settings(ConsumerSettings) | {
         "isolation.level": "read_committed" if read_committed else "read_uncommitted",
         "auto.offset.reset": "none",
         "enable.auto.commit": False,

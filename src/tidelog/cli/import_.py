@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidelog.cli._clients import client_settings
-from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
+from tidelog.cli._clients import Connection
+from tidelog.cli._options import Format, OutputFormat, TopicName
 from tidelog.cli._signals import ending_in_order
 from tidelog.cli._verbs import verb
 from tidelog.cli.errors import CommandError
@@ -38,6 +38,7 @@ def register(application: typer.Typer) -> None:
 
 
 def import_(
+    connection: Connection,
     file: Annotated[Path, typer.Argument(help="The Parquet file to read.", metavar="FILE", show_default=False)],
     topic: TopicName,
     key: Annotated[
@@ -56,17 +57,13 @@ def import_(
         bool, typer.Option("--keep-partitions", help="Take partitions from the column `partition`.")
     ] = False,
     compression: Annotated[Compression, typer.Option(help="Codec of the batches.")] = Compression.NONE,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Send the rows of a Parquet file to a topic, in order."""
     load("writing")
     if partition is not None and keep_partitions:
         raise CommandError("--partition and --keep-partitions cannot be used together")
-    settings = client_settings(bootstrap_server, command_config, ProducerSettings) | {
-        "compression.type": compression.value
-    }
+    settings = connection.settings(ProducerSettings) | {"compression.type": compression.value}
     with _open(file) as source:
         names = source.schema_arrow.names
         meaning = {

@@ -5,11 +5,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from tidelog.cli._clients import connect_admin, partitions_or_all
-from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
+from tidelog.cli._clients import Connection, partitions_or_all
+from tidelog.cli._options import TopicName
 from tidelog.cli._verbs import verb
 from tidelog.cli.errors import CommandError
-from tidelog.cli.output import print_json, print_table
+from tidelog.cli.output import Result, Table
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import EARLIEST, LATEST, MAX_TIMESTAMP, ListedOffset
 from tidelog.client.durations import parse_moment_ms
@@ -26,6 +26,7 @@ def register(application: typer.Typer) -> None:
 
 
 def offsets(
+    connection: Connection,
     topic: TopicName,
     time: Annotated[
         str | None,
@@ -37,19 +38,15 @@ def offsets(
     partition: Annotated[
         list[int] | None, typer.Option(help="Only this partition; may be repeated.", show_default="all")
     ] = None,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    output: OutputFormat = Format.TEXT,
-) -> None:
+) -> Result:
     """Show the offsets of a topic's partitions: earliest and latest, or the offset of a time."""
     wanted = None if time is None else parse_time(time)
-    with connect_admin(bootstrap_server, command_config) as admin:
+    with connection.admin() as admin:
         partitions = partitions_or_all(admin, topic, partition)
         if wanted is None:
-            _show_ends(admin, partitions, output)
-        else:
-            found = admin.list_offsets(dict.fromkeys(partitions, wanted))
-            _show_found({each.partition: found[each] for each in partitions}, output)
+            return _ends(admin, partitions)
+        found = admin.list_offsets(dict.fromkeys(partitions, wanted))
+        return _found({each.partition: found[each] for each in partitions})
 
 
 def parse_time(text: str) -> int:
@@ -66,25 +63,22 @@ def parse_time(text: str) -> int:
         ) from None
 
 
-def _show_ends(admin: Admin, partitions: list[TopicPartition], output: Format) -> None:
+def _ends(admin: Admin, partitions: list[TopicPartition]) -> Result:
     earliest = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
     latest = admin.list_offsets(dict.fromkeys(partitions, LATEST))
     rows = [(each.partition, earliest[each].offset, latest[each].offset) for each in partitions]
-    if output is Format.JSON:
-        print_json([{"partition": part, "earliest": first, "latest": last} for part, first, last in rows])
-    else:
-        print_table(("PARTITION", "EARLIEST", "LATEST", "OFFSETS"), [(*row, row[2] - row[1]) for row in rows])
+    document = [{"partition": part, "earliest": first, "latest": last} for part, first, last in rows]
+    counted = [(*row, row[2] - row[1]) for row in rows]
+    return Result(document, Table(headings=("PARTITION", "EARLIEST", "LATEST", "OFFSETS"), rows=counted))
 
 
-def _show_found(found: dict[int, ListedOffset], output: Format) -> None:
-    if output is Format.JSON:
-        print_json([_as_json(partition, place) for partition, place in found.items()])
-        return
+def _found(found: dict[int, ListedOffset]) -> Result:
     rows = [
         (partition, place.offset if place.offset >= 0 else "none", _moment(place.timestamp))
         for partition, place in found.items()
     ]
-    print_table(("PARTITION", "OFFSET", "TIMESTAMP"), rows)
+    document = [_as_json(partition, place) for partition, place in found.items()]
+    return Result(document, Table(headings=("PARTITION", "OFFSET", "TIMESTAMP"), rows=rows))
 
 
 def _as_json(partition: int, place: ListedOffset) -> dict[str, Any]:

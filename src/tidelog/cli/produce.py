@@ -1,7 +1,8 @@
 """`tidelog produce`: lines of stdin become records.
 
 A batch is sent when it is full or when stdin pauses, so that both `tidelog produce orders < file` and
-`tail -f … | tidelog produce orders` work well.
+`tail -f … | tidelog produce orders` work well. A line that is no record ends the command, once the lines before it are
+stored, or is left out: `--bad-lines`.
 """
 
 import os
@@ -14,10 +15,8 @@ from typing import Annotated, Final
 
 import typer
 
-from tidelog.cli._clients import client_settings
+from tidelog.cli._clients import Connection
 from tidelog.cli._options import (
-    BootstrapServer,
-    CommandConfig,
     Format,
     OutputFormat,
     TopicName,
@@ -26,10 +25,11 @@ from tidelog.cli._options import (
 from tidelog.cli._verbs import verb
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output import print_json
-from tidelog.cli.progress import progress
+from tidelog.cli.progress import Progress, progress
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.errors import DeadlinePassed
 from tidelog.client.producer import BlockingDelivery, Producer
+from tidelog.health.findings import counted
 from tidelog.records.compression import Codec
 
 EXAMPLE: Final = "echo 'alice:3 apples' | tidelog produce orders --key-separator :"
@@ -55,6 +55,13 @@ class Compression(StrEnum):
         return Codec[self.name]
 
 
+class BadLines(StrEnum):
+    """What follows from a line that cannot be split into key and value."""
+
+    STOP = "stop"
+    SKIP = "skip"
+
+
 class Acks(StrEnum):
     """Replicas that must store a record before it is acknowledged: none, the leader, all in-sync replicas."""
 
@@ -78,10 +85,14 @@ def register(application: typer.Typer) -> None:
 
 
 def produce(
+    connection: Connection,
     topic: TopicName,
     key_separator: Annotated[
         str | None, typer.Option(help="Separator after the key in each line.", show_default="no keys")
     ] = None,
+    bad_lines: Annotated[
+        BadLines, typer.Option("--bad-lines", help="At a line without the separator, stop, or skip it and go on.")
+    ] = BadLines.STOP,
     partition: Annotated[
         int | None, typer.Option(help="Partition of all records.", show_default="by key, else sticky")
     ] = None,
@@ -94,14 +105,12 @@ def produce(
     compression: CompressionOption = Compression.NONE,
     acks: AcksOption = Acks.ALL,
     batch_bytes: Annotated[int, typer.Option(help="Send a batch at this size.", min=1)] = 64 * 1024,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Produce a record from each line of stdin."""
-    split = LineSplitter(key_separator, null_marker)
+    split = LineSplitter(key_separator, null_marker, bad_lines)
     headers = tuple((name, value.encode()) for name, value in parse_assignments("--header", header or ()).items())
-    settings = client_settings(bootstrap_server, command_config, ProducerSettings) | {
+    settings = connection.settings(ProducerSettings) | {
         "acks": acks.value,
         "compression.type": compression.value,
         "batch.size": batch_bytes,
@@ -109,28 +118,37 @@ def produce(
     }
     with Producer(settings) as producer:
         check_topic(producer, topic, partition)
-        under_way = UnderWay()
         # No progress bar if records are typed: it would overwrite the input.
         on_terminals = not sys.stdin.isatty()
-        with progress(f"producing to {topic}", None, in_logs=False, on_terminals=on_terminals) as watcher:
+        done = "sent" if acks is Acks.ZERO else "acknowledged"
+        with progress(
+            f"producing to {topic}", None, unit=f"records {done}", in_logs=False, on_terminals=on_terminals
+        ) as watcher:
+            under_way = UnderWay(watcher)
             for lines in read_lines(sys.stdin.fileno()):
                 if lines is None:
                     producer.flush()
+                    under_way.add([])
                     continue
-                deliveries = []
-                for line in lines:
-                    key, value = split(line)
-                    deliveries.append(producer.send(topic, value, key, partition=partition, headers=headers))
-                under_way.add(deliveries)
-                watcher.advance(len(lines))
+                under_way.add(
+                    [
+                        producer.send(topic, value, key, partition=partition, headers=headers)
+                        for key, value in split.records(lines)
+                    ]
+                )
+                if split.problem:
+                    break
             producer.flush()
-        under_way.check()
+            under_way.check()
         count = under_way.stored
+    stored = f"{counted(count, 'record')} {done}"
+    if split.problem:
+        raise CommandError(f"{split.problem}; {stored} before it")
     if output is Format.JSON:
-        print_json({"topic": topic, "records": count})
+        print_json({"topic": topic, "records": count, **({"skipped": split.skipped} if split.skipped else {})})
     else:
-        noun = "record" if count == 1 else "records"
-        sys.stderr.write(f"{count:,} {noun} {'sent' if acks is Acks.ZERO else 'acknowledged'}\n")
+        skipped = f", {counted(split.skipped, 'line')} skipped" if split.skipped else ""
+        sys.stderr.write(f"{stored}{skipped}\n")
 
 
 def check_topic(producer: Producer, topic: str, partition: int | None) -> None:
@@ -144,10 +162,11 @@ def check_topic(producer: Producer, topic: str, partition: int | None) -> None:
 
 
 class UnderWay:
-    """Sent records without a result. Raises the first error."""
+    """Sent records without a result, and how many have one. Raises the first error."""
 
-    def __init__(self) -> None:
+    def __init__(self, watcher: Progress) -> None:
         self.stored = 0
+        self._watcher = watcher
         self._waiting: deque[list[BlockingDelivery]] = deque()
 
     def add(self, deliveries: list[BlockingDelivery]) -> None:
@@ -166,26 +185,39 @@ class UnderWay:
         for delivery in deliveries:
             delivery.result()
         self.stored += len(deliveries)
+        self._watcher.advance(len(deliveries))
 
 
 class LineSplitter:
-    """A line's key and value."""
+    """The key and the value of each line, up to the first that has none."""
 
-    def __init__(self, key_separator: str | None, null_marker: str | None) -> None:
+    def __init__(self, key_separator: str | None, null_marker: str | None, bad_lines: BadLines) -> None:
         if key_separator == "":
             raise CommandError("--key-separator must not be empty")
         self._separator = None if key_separator is None else key_separator.encode()
         self._null = None if null_marker is None else null_marker.encode()
+        self._bad_lines = bad_lines
+        self._number = 0
+        self.problem = ""
+        """What is wrong with the line that nothing was read after."""
+        self.skipped = 0
 
-    def __call__(self, line: bytes) -> tuple[bytes | None, bytes | None]:
-        """Key and value; a line without the separator cannot be split and is an error, as in Kafka's tool."""
-        if self._separator is None:
-            return None, self._nullable(line)
-        key, found, value = line.partition(self._separator)
-        if not found:
-            shown = line[:40].decode(errors="replace")
-            raise CommandError(f"no key separator {self._separator.decode()!r} in the line {shown!r}")
-        return self._nullable(key), self._nullable(value)
+    def records(self, lines: list[bytes]) -> Iterator[tuple[bytes | None, bytes | None]]:
+        """Key and value of the next lines. One without the separator cannot be split, as in Kafka's tool."""
+        for line in lines:
+            self._number += 1
+            if self._separator is None:
+                yield None, self._nullable(line)
+                continue
+            key, found, value = line.partition(self._separator)
+            if found:
+                yield self._nullable(key), self._nullable(value)
+            elif self._bad_lines is BadLines.SKIP:
+                self.skipped += 1
+            else:
+                shown = line[:40].decode(errors="replace")
+                self.problem = f"line {self._number}: no key separator {self._separator.decode()!r} in {shown!r}"
+                return
 
     def _nullable(self, text: bytes) -> bytes | None:
         return None if text == self._null else text

@@ -1,11 +1,8 @@
-"""Progress on stderr: a bar on a terminal, a line per quarter in a log, or nothing.
-
-Callers: `produce`, `perf`, `export`, `import`, `topic compact`, `pipeline replay` and the demonstrations.
-"""
+"""Progress on stderr: a bar on a terminal, a line per quarter in a log, or nothing."""
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -17,18 +14,15 @@ class Progress(Protocol):
         """`count` more are done."""
 
 
-class _Silent:
-    def advance(self, count: int) -> None:
-        """Show nothing."""
+Advance = Callable[[int], None]
 
 
 class _Lines:
     """A line at every quarter, for logs."""
 
-    def __init__(self, label: str, total: int, unit: str) -> None:
-        self._label = label
+    def __init__(self, total: int, describe: Callable[[], str]) -> None:
         self._total = total
-        self._unit = f" {unit}" if unit else ""
+        self._describe = describe
         self._done = 0
         self._quarters = 0
         self._started = time.monotonic()
@@ -38,37 +32,83 @@ class _Lines:
         quarters = 4 * self._done // self._total if self._total else 4
         if quarters > self._quarters:
             self._quarters = quarters
-            elapsed = time.monotonic() - self._started
-            sys.stderr.write(f"{self._label}: {self._done:,} of {self._total:,}{self._unit} after {elapsed:.1f} s\n")
+            sys.stderr.write(f"{self._describe()} after {time.monotonic() - self._started:.1f} s\n")
+
+
+class _Counted:
+    """Counts what is done, and shows it."""
+
+    def __init__(self, label: str, total: int | None, unit: str) -> None:
+        self._label = label
+        self._total = total
+        self._unit = f" {unit}" if unit else ""
+        self._done = 0
+        self.show: Advance = lambda _count: None
+
+    def advance(self, count: int) -> None:
+        self._done += count
+        self.show(count)
+
+    def __str__(self) -> str:
+        total = "" if self._total is None else f" of {self._total:,}"
+        return f"{self._label}: {self._done:,}{total}{self._unit}"
 
 
 @contextmanager
 def progress(
     label: str, total: int | None, *, unit: str = "", in_logs: bool = True, on_terminals: bool = True
 ) -> Iterator[Progress]:
-    """Progress towards `total` (None: not known), where it is wanted. `unit` says what is counted."""
+    """Progress towards `total` (None: not known), where it is wanted. `unit` says what is counted.
+
+    If the command is interrupted or terminated, the last line says how far it got.
+    """
+    counted = _Counted(label, total, unit)
+    try:
+        with _shown(label, total, unit, counted, in_logs=in_logs, on_terminals=on_terminals) as counted.show:
+            yield counted
+    except (KeyboardInterrupt, SystemExit):
+        sys.stderr.write(f"tidelog: interrupted; {counted}\n")
+        raise
+
+
+@contextmanager
+def _shown(
+    label: str, total: int | None, unit: str, counted: _Counted, *, in_logs: bool, on_terminals: bool
+) -> Iterator[Advance]:
     if not sys.stderr.isatty():
-        yield _Lines(label, total, unit) if in_logs and total is not None else _Silent()
+        yield _Lines(total, counted.__str__).advance if in_logs and total is not None else counted.show
         return
     if not on_terminals:
-        yield _Silent()
+        yield counted.show
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 
-    counted = [
+    columns = [
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         *([TextColumn(unit)] if unit else []),
     ]
     # Without a total, the bar has no information at the end.
-    with Bars(*counted, TimeElapsedColumn(), console=Console(stderr=True), transient=total is None) as bars:
+    with Bars(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=total is None) as bars:
         task = bars.add_task(label, total=total)
 
-        class Bar:
-            def advance(self, count: int) -> None:
-                bars.advance(task, count)
+        yield lambda count: bars.advance(task, count)
 
-        yield Bar()
+
+@contextmanager
+def waiting(label: str) -> Iterator[None]:
+    """On a terminal, show what is waited for and for how long; the line goes away at the end."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        bars.add_task(label, total=None)
+        yield

@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from tidelog.cli._clients import client_settings
-from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat
-from tidelog.cli.output import print_json_lines, print_line, print_table
+from tidelog.cli._clients import Connection
+from tidelog.cli._options import Format, OutputFormat
+from tidelog.cli._verbs import verb
+from tidelog.cli.output import live_table, print_json_lines, print_line, print_table
 from tidelog.client.aio.admin.admin import AdminSettings, AsyncAdmin
 from tidelog.health import activity
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.text import Text
 
 EXAMPLE: Final = "tidelog top --every 2"
 
 BROKERS: Final = ("BROKER", "ADDRESS", "CONTROLLER", "LEADERS", "REPLICAS", "OUT-OF-SYNC", "WRITTEN/S")
 TOPICS: Final = ("TOPIC", "PARTITIONS", "UNDER-REPLICATED", "WRITTEN/S", "RECORDS")
 GROUPS: Final = ("GROUP", "STATE", "LAG", "READ/S", "LAG-GROWS/S")
-
-_TEXT: Final = ("ADDRESS", "CONTROLLER", "TOPIC", "GROUP", "STATE")
 
 
 class View(NamedTuple):
@@ -37,23 +36,20 @@ class View(NamedTuple):
 
 def register(application: typer.Typer) -> None:
     """Add the command."""
-    application.command("top", epilog=f"Example: {EXAMPLE}", context_settings={"help_option_names": ["-h", "--help"]})(
-        top
-    )
+    verb(application, "top", top, EXAMPLE)
 
 
 def top(
+    connection: Connection,
     every: Annotated[float, typer.Option("--every", help="Seconds between two updates.", min=0.1)] = 2.0,
     times: Annotated[
         int | None, typer.Option("--times", help="End after so many updates.", min=1, show_default="never")
     ] = None,
     rows: Annotated[int, typer.Option("--rows", help="So many topics and groups are shown.", min=1)] = 15,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Show who writes and who is behind: brokers, the busiest topics, and the groups with the largest lag."""
-    settings = client_settings(bootstrap_server, command_config, AdminSettings)
+    settings = connection.settings(AdminSettings)
     with _showing(output) as show:
         asyncio.run(_watch(settings, every, times, rows, show))
 
@@ -149,14 +145,6 @@ def _terminal() -> Iterator[Show]:
         yield show
 
 
-def _table(view: View) -> "Table":
-    from rich import box
-    from rich.table import Table
-
+def _table(view: View) -> "Text":
     hidden = view.total - len(view.rows)
-    table = Table(box=box.SIMPLE_HEAD, caption=f"and {hidden} more" if hidden else None, caption_justify="left")
-    for heading in view.headings:
-        table.add_column(heading, justify="left" if heading in _TEXT else "right")
-    for row in view.rows:
-        table.add_row(*map(str, row))
-    return table
+    return live_table(view.headings, view.rows, caption=f"and {hidden} more\n" if hidden else "")

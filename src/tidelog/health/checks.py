@@ -8,6 +8,7 @@ from typing import Final
 
 from tidelog.client.aio.admin.types import PartitionDescription
 from tidelog.client.types import TopicPartition
+from tidelog.config.log_config import needed_in_sync
 from tidelog.health.findings import Finding, Level, about_topics, counted, some_of
 from tidelog.health.snapshot import THROTTLES, Settings, Snapshot
 
@@ -77,7 +78,11 @@ def leaderless(seen: Snapshot) -> Iterator[Finding]:
 def below_min_in_sync(seen: Snapshot) -> Iterator[Finding]:
     for name, topic in seen.topics.items():
         needed = _of_topic(seen.topic_settings.get(name, {}), "min.insync.replicas", 1)
-        below = [each for each in topic.partitions if each.leader_id >= 0 and len(each.in_sync) < needed]
+        below = [
+            each
+            for each in topic.partitions
+            if each.leader_id >= 0 and len(each.in_sync) < needed_in_sync(needed, len(each.replicas))
+        ]
         if below:
             count = counted(len(below), "partition", "has", "have")
             text = f"{count} fewer in-sync replicas than min.insync.replicas={needed}"
@@ -114,7 +119,12 @@ def replication(seen: Snapshot) -> Iterator[Finding]:
         return
     single = {name for name, topic in seen.topics.items() if any(len(each.replicas) < 2 for each in topic.partitions)}
     if single:
-        advice = "A lost disk loses them. Add replicas with `tidelog reassign`, and set default.replication.factor."
+        wanted = min(REPLICAS_WANTED, brokers)
+        advice = (
+            f"A lost disk loses them. `tidelog topic alter TOPIC --replication-factor {wanted}` adds replicas, or "
+            f"`tidelog reassign generate --all-topics --replication-factor {wanted}` plans them for all; set "
+            "default.replication.factor for new topics."
+        )
         yield about_topics(Level.WARNING, single, "have one replica only", advice)
     strict, loose = set(), set()
     for name, topic in seen.topics.items():

@@ -34,8 +34,18 @@ def _sentence(seen: Snapshot, findings: list[Finding]) -> str:
         text = ", ".join(clauses[:-1]) + (" and " if len(clauses) > 1 else "") + clauses[-1]
         return text[0].upper() + text[1:] + "."
     running = f"{counted(len(seen.broker_ids), 'broker')} running"
-    partitions = sum(len(topic.partitions) for topic in seen.topics.values())
-    if not partitions:
+    if not any(topic.partitions for topic in seen.topics.values()):
         return f"{running}; there are no topics yet."
-    led = "the only partition has" if partitions == 1 else f"all {partitions:,} partitions have"
+    own, internal = (
+        sum(len(topic.partitions) for topic in seen.topics.values() if topic.is_internal is is_internal)
+        for is_internal in (False, True)
+    )
+    led = "the only partition has" if own + internal == 1 else f"all {_partitions(own, internal)} have"
     return f"{running}; {led} a leader and every replica in sync."
+
+
+def _partitions(own: int, internal: int) -> str:
+    """Internal ones apart, as pages count them."""
+    if not own:
+        return f"{internal:,} internal partitions"
+    return f"{counted(own, 'partition')}, plus {internal:,} internal," if internal else f"{own:,} partitions"

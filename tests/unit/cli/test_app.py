@@ -12,6 +12,7 @@ from tidelog import __version__
 from tidelog.__main__ import main
 from tidelog.cli.app import COMMANDS, build
 from tidelog.cli.errors import CommandError, explain
+from tidelog.cli.progress import progress
 from tidelog.client.errors import BootstrapFailed, BrokerUnavailable
 from tidelog.config import ConfigError
 from tidelog.records.errors import CorruptRecordError
@@ -44,6 +45,33 @@ def plain_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "dumb")
+
+
+class _Interrupting:
+    """An import system in which Ctrl-C comes while the commands are imported."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "tidelog.cli.app":
+            raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_the_commands_are_imported_ends_quietly(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "tidelog.cli.app")
+    monkeypatch.setattr(sys, "meta_path", [_Interrupting(), *sys.meta_path])
+    assert main(["topic", "list"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_progress_that_is_interrupted_says_how_far_it_got(capsys):
+    def work() -> None:
+        with progress("import rows", 1000, in_logs=False) as bar:
+            bar.advance(300)
+            bar.advance(50)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert capsys.readouterr().err == "tidelog: interrupted; import rows: 350 of 1,000\n"
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])

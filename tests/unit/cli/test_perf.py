@@ -13,14 +13,19 @@ from tidelog.records.header import read_header
 from tidelog.records.record import Record
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.frames import encode_response, parse_request_header
-from tidelog.wire.messages import (
+from tidelog.wire.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    PartitionData,
+)
+from tidelog.wire.messages.produce import (
+    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceResponse,
 )
-from tidelog.wire.messages.fetch import AbortedTransaction, FetchableTopicResponse, PartitionData
-from tidelog.wire.messages.produce import PartitionProduceResponse, TopicProduceResponse
 
 
 def test_the_produce_frame_is_a_produce_request():

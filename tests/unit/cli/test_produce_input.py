@@ -4,26 +4,36 @@ import os
 
 import pytest
 
-from tidelog.cli.errors import CommandError
-from tidelog.cli.produce import Acks, Compression, LineSplitter, read_lines
+from tidelog.cli.produce import Acks, BadLines, Compression, LineSplitter, read_lines
 from tidelog.records.compression import Codec
 
 
+def split(separator: str | None, null: str | None, *lines: bytes) -> list[tuple[bytes | None, bytes | None]]:
+    return list(LineSplitter(separator, null, BadLines.STOP).records([*lines]))
+
+
 def test_a_line_is_a_value_unless_a_separator_is_given():
-    assert LineSplitter(None, None)(b"a:b") == (None, b"a:b")
-    assert LineSplitter(":", None)(b"a:b:c") == (b"a", b"b:c")
-    assert LineSplitter("=>", None)(b"a=>b") == (b"a", b"b")
+    assert split(None, None, b"a:b") == [(None, b"a:b")]
+    assert split(":", None, b"a:b:c") == [(b"a", b"b:c")]
+    assert split("=>", None, b"a=>b") == [(b"a", b"b")]
 
 
-def test_a_line_without_the_separator_is_an_error_that_shows_it():
-    with pytest.raises(CommandError, match="':' in the line 'plain'"):
-        LineSplitter(":", None)(b"plain")
+def test_a_line_without_the_separator_ends_the_records_and_is_named_with_its_number():
+    splitter = LineSplitter(":", None, BadLines.STOP)
+    assert list(splitter.records([b"a:1", b"b:2"])) == [(b"a", b"1"), (b"b", b"2")]
+    assert list(splitter.records([b"c:3", b"plain", b"d:4"])) == [(b"c", b"3")]
+    assert splitter.problem == "line 4: no key separator ':' in 'plain'"
+
+
+def test_lines_without_the_separator_are_counted_where_they_are_skipped():
+    splitter = LineSplitter(":", None, BadLines.SKIP)
+    assert list(splitter.records([b"a:1", b"plain", b"", b"d:4"])) == [(b"a", b"1"), (b"d", b"4")]
+    assert (splitter.problem, splitter.skipped) == ("", 2)
 
 
 def test_the_marker_makes_keys_and_values_null():
-    assert LineSplitter(":", "NULL")(b"NULL:NULL") == (None, None)
-    assert LineSplitter(None, "NULL")(b"NULL") == (None, None)
-    assert LineSplitter(None, "NULL")(b"NULL ") == (None, b"NULL ")
+    assert split(":", "NULL", b"NULL:NULL") == [(None, None)]
+    assert split(None, "NULL", b"NULL", b"NULL ") == [(None, None), (None, b"NULL ")]
 
 
 @pytest.mark.parametrize(

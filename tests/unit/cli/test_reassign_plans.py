@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tidelog.cli._placements import Plan
 from tidelog.cli.errors import CommandError
-from tidelog.cli.reassign._plans import _throttled_replicas, plan_document, read_plan
+from tidelog.cli.reassign import Reassignment, _throttled_replicas, in_place, plan_document, read_plan
 from tidelog.client.aio.admin.types import TopicPartitionReplica
 from tidelog.client.types import TopicPartition
 
-PLAN = {TopicPartition("orders", 0): (1, 2), TopicPartition("orders", 1): (2, 3)}
+PLAN: Plan = {TopicPartition("orders", 0): (1, 2), TopicPartition("orders", 1): (2, 3)}
 
 
 def test_a_plan_is_read_as_it_was_printed(tmp_path: Path) -> None:
@@ -73,3 +74,19 @@ def test_old_replicas_are_throttled_as_leaders_and_new_ones_as_followers() -> No
     current: dict[TopicPartition, tuple[int, ...]] = {TopicPartition("t", 0): (1, 2)}
     target: dict[TopicPartition, tuple[int, ...]] = {TopicPartition("t", 0): (2, 3)}
     assert _throttled_replicas("t", current, target) == (["0:1", "0:2"], ["0:3"])
+
+
+def test_a_partition_is_in_place_with_its_replicas_in_their_directories() -> None:
+    replica = TopicPartitionReplica("orders", 1, 2)
+    wanted = Reassignment(PLAN, {replica: "/data/2"})
+    first, second = PLAN
+    assert in_place(wanted, {}, {}) == set()
+    assert in_place(wanted, {**PLAN, first: (2, 1)}, {replica: "/data/2"}) == {second}
+    assert in_place(wanted, PLAN, {replica: "/data/1"}) == {first}
+    assert in_place(wanted, PLAN, {replica: "/data/2"}) == {first, second}
+
+
+def test_a_plan_keeps_its_order() -> None:
+    """Internal topics come first, wherever the alphabet puts them."""
+    plan: Plan = {TopicPartition("__consumer_offsets", 0): (1,), TopicPartition("Orders", 0): (1,)}
+    assert [each["topic"] for each in plan_document(plan)["partitions"]] == ["__consumer_offsets", "Orders"]

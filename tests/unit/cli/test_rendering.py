@@ -1,9 +1,13 @@
 """What commands print, given what they found."""
 
 import base64
+import re
+from pathlib import Path
 
+from tidelog import cli
+from tidelog.cli.cluster._directory import BrokerRow
 from tidelog.cli.consume import Shown, as_json, as_line
-from tidelog.cli.output import bytes_for_json, print_table, uuid_text
+from tidelog.cli.output import bytes_for_json, live_table, print_table, table_lines, uuid_text
 from tidelog.cli.progress import progress
 from tidelog.client import ConsumerRecord, TimestampType
 
@@ -50,6 +54,33 @@ def test_json_keeps_bytes_that_are_no_text():
 def test_tables_align_and_put_numbers_to_the_right(capsys):
     print_table(("NAME", "COUNT"), [("a", 5), ("longer", 1000)])
     assert capsys.readouterr().out == "NAME    COUNT\na           5\nlonger   1000\n"
+
+
+def test_a_cell_without_a_number_does_not_turn_the_column(capsys):
+    print_table(("NAME", "PID"), [("a", 5000), ("b", "-")])
+    assert capsys.readouterr().out == "NAME   PID\na     5000\nb        -\n"
+
+
+def test_the_table_of_a_terminal_is_the_one_of_a_pipe(capsys):
+    rows = [("a", 5), ("longer", 1000)]
+    shown = live_table(("NAME", "COUNT"), rows, caption="Ctrl-C ends", marked={1})
+    assert shown.plain.splitlines() == [*table_lines(("NAME", "COUNT"), rows), "Ctrl-C ends"]
+
+
+def test_every_table_of_the_command_line_is_made_by_the_one_renderer():
+    """And its headings are in capitals; `table_lines` sees to those that come from data."""
+    sources = [path.read_text() for path in Path(cli.__file__).parent.rglob("*.py")]
+    assert not any("rich.table" in text for text in sources)
+    literal = re.compile(
+        r"(?:(?:print_table|live_table)\(\s*|headings=)\(([^()]*)\)|^_?HEADINGS[^=]*= \(([^()]*)\)", re.MULTILINE
+    )
+    headings = [found[1] or found[2] for text in sources for found in literal.finditer(text)]
+    assert len(headings) > 15
+    assert [each for each in headings if each != each.upper() or '""' in each] == []
+
+
+def test_a_stopped_broker_has_no_process_id():
+    assert BrokerRow(2, "127.0.0.1:9093", 0, "stopped", 0, 0, 3).cells == (2, "127.0.0.1:9093", "-", "stopped", 0, 0, 3)
 
 
 def test_an_empty_table_is_its_headings(capsys):

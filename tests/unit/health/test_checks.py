@@ -201,3 +201,12 @@ def test_the_worst_finding_counts() -> None:
     findings = [Finding(level, "", "", "") for level in (Level.NOTE, Level.BAD, Level.WARNING)]
     assert worst(findings) is Level.BAD
     assert worst([]) is Level.NOTE
+
+
+def test_one_replica_is_enough_where_a_partition_has_no_more() -> None:
+    """As for the broker: with acks=all, a topic with one replica takes records whatever min.insync.replicas is."""
+    seen = healthy()
+    seen.topics = {"orders": topic(replicas=(1,), in_sync=(1,))}
+    assert [each.text for each in found(seen) if each.level is Level.BAD] == []
+    seen.topics = {"orders": topic(replicas=(1, 2), in_sync=(1,))}
+    assert ["min.insync.replicas=2" in each.text for each in found(seen) if each.level is Level.BAD] == [True]

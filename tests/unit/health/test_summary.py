@@ -28,6 +28,14 @@ def test_a_healthy_cluster() -> None:
     assert health.findings == ()
 
 
+def test_partitions_of_internal_topics_are_counted_apart() -> None:
+    internal = topic((1, (1,), (1,)), (2, (2,), (2,)))._replace(is_internal=True)
+    healthy = "2 brokers running; all {} have a leader and every replica in sync."
+    both = summary(1, orders=topic((1, (1,), (1,))), offsets=internal)
+    assert both.sentence == healthy.format("1 partition, plus 2 internal,")
+    assert summary(1, offsets=internal).sentence == healthy.format("2 internal partitions")
+
+
 def test_what_is_wrong_is_named_worst_first() -> None:
     health = summary(-1, slow=topic((1, (1, 2), (1,)), (2, (2, 1), (2,))), lost=topic((-1, (3, 1), (3,))))
     assert health.level is Level.BAD

@@ -5,9 +5,8 @@ from typing import Annotated, Final
 
 import typer
 
-from tidelog.cli._options import Format, OutputFormat
 from tidelog.cli.errors import CommandError
-from tidelog.cli.output import print_json, print_line
+from tidelog.cli.output import Result
 from tidelog.config import BrokerConfig, ConfigError, load_broker_config, parse_properties
 from tidelog.metadata.embedded import METADATA_FILE_NAME, EmbeddedStore
 from tidelog.metadata.errors import StoreError
@@ -29,8 +28,7 @@ def migrate(
         Path | None,
         typer.Option(help="The broker's server.properties, for zookeeper.ssl.* and timeouts.", metavar="FILE"),
     ] = None,
-    output: OutputFormat = Format.TEXT,
-) -> None:
+) -> Result:
     """Move the metadata of a stopped single broker to ZooKeeper, so that other brokers can join it.
 
     The records stay where they are. If the command is interrupted, run it again.
@@ -42,12 +40,14 @@ def migrate(
         moved = _migrate(path, zookeeper, _read_config(config))
     except (StoreError, ConfigError) as error:
         raise CommandError(str(error)) from error
-    if output is Format.JSON:
-        print_json(moved._asdict())
-        return
     done = "already moved" if moved.was_done else f"moved and verified {moved.nodes} nodes"
-    print_line(f"The metadata of cluster {moved.cluster_id}, {moved.topics} topics: {done}.")
-    print_line(f"Start the broker with zookeeper.connect={zookeeper} from now on.")
+    lines = (
+        f"The metadata of cluster {moved.cluster_id}, {moved.topics} topics: {done}.",
+        f"Start the broker with zookeeper.connect={zookeeper} from now on.",
+        "Its topics have one replica. Once other brokers have joined, give them more:",
+        "tidelog reassign generate --all-topics --replication-factor 3",
+    )
+    return Result(moved._asdict(), "\n".join(lines))
 
 
 def _read_config(path: Path | None) -> BrokerConfig:

@@ -9,18 +9,20 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand
 
 from tidelog.cli._options import parse_assignments
-from tidelog.cli.cluster._options import DEFAULT_DIRECTORY, Directory
-from tidelog.cli.cluster.status import HEADINGS, broker_rows
+from tidelog.cli.cluster._directory import DEFAULT_DIRECTORY, HEADINGS, BrokerRow, Directory, broker_rows
 from tidelog.cli.errors import CommandError
-from tidelog.cli.output import print_line
+from tidelog.cli.output import live_table, print_line
 from tidelog.cluster.layout import ClusterDescription, ClusterDirectory
 from tidelog.cluster.supervisor import OWN_ZOOKEEPER, Supervisor, new_description
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 EXAMPLE: Final = "tidelog cluster up --brokers 3"
 
@@ -171,13 +173,9 @@ async def _keep_table(description: ClusterDescription) -> None:
             await asyncio.sleep(_REFRESH_SECONDS)
 
 
-def _table(description: ClusterDescription, rows: list[Any]) -> Any:
-    from rich.table import Table
-
-    table = Table(*HEADINGS, caption=f"{description.bootstrap_servers} · Ctrl-C stops the cluster")
-    for row in rows:
-        table.add_row(*map(str, row))
-    return table
+def _table(description: ClusterDescription, rows: list[BrokerRow]) -> "Text":
+    caption = f"{description.bootstrap_servers} · Ctrl-C stops the cluster"
+    return live_table(HEADINGS, [row.cells for row in rows], caption=caption)
 
 
 def _detach(place: ClusterDirectory, description: ClusterDescription) -> None:

@@ -6,8 +6,8 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from tidelog.cli._clients import connect_admin, leader_of
-from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
+from tidelog.cli._clients import Connection, leader_of
+from tidelog.cli._options import Format, OutputFormat, TopicName
 from tidelog.cli.errors import CommandError
 from tidelog.cli.perf._figures import Figures, report, summarize
 from tidelog.cli.perf._wire import RawSocket, check_error
@@ -17,8 +17,7 @@ from tidelog.client.types import BrokerNode, TopicPartition
 from tidelog.records.batch import iterate_batches
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.frames import encode_request
-from tidelog.wire.messages import FetchRequest
-from tidelog.wire.messages.fetch import FetchPartition, FetchTopic
+from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 EXAMPLE: Final = "tidelog perf consume load --fetch-bytes 1048576"
 
@@ -38,19 +37,18 @@ class Load(NamedTuple):
 
 
 def consume(
+    connection: Connection,
     topic: TopicName,
     records: Annotated[
         int | None, typer.Option(help="Stop after so many records.", min=1, show_default="all there are")
     ] = None,
     fetch_bytes: Annotated[int, typer.Option(help="Bytes to ask for at a time.", min=1)] = 1024 * 1024,
     partition: Annotated[int, typer.Option(help="The partition to read.", min=0)] = 0,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Measure the fetch throughput of a partition, one fetch at a time."""
     where = TopicPartition(topic, partition)
-    with connect_admin(bootstrap_server, command_config) as admin:
+    with connection.admin() as admin:
         first = admin.list_offsets({where: EARLIEST})[where].offset
         last = admin.list_offsets({where: LATEST})[where].offset
         node = leader_of(admin, where)

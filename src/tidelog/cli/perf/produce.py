@@ -8,8 +8,8 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from tidelog.cli._clients import client_settings, connect_admin, leader_of
-from tidelog.cli._options import BootstrapServer, CommandConfig, Format, OutputFormat, TopicName
+from tidelog.cli._clients import Connection, leader_of
+from tidelog.cli._options import Format, OutputFormat, TopicName
 from tidelog.cli.perf._figures import Figures, report, summarize
 from tidelog.cli.perf._wire import RawSocket, check_error
 from tidelog.cli.produce import Acks, AcksOption, Compression, CompressionOption, check_topic
@@ -22,8 +22,7 @@ from tidelog.records.builder import build_batch
 from tidelog.records.record import Record
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.frames import encode_request
-from tidelog.wire.messages import ProduceRequest
-from tidelog.wire.messages.produce import PartitionProduceData, TopicProduceData
+from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 EXAMPLE: Final = "tidelog perf produce load --records 1000000 --batch-bytes 100000"
 
@@ -46,6 +45,7 @@ class Load(NamedTuple):
 
 
 def produce(
+    connection: Connection,
     topic: TopicName,
     records: Annotated[int, typer.Option(help="How many records to send.", min=1)] = 1_000_000,
     record_bytes: Annotated[int, typer.Option(help="Size of a record's value.", min=0)] = 100,
@@ -54,15 +54,13 @@ def produce(
     partition: Annotated[int, typer.Option(help="The partition to write to.", min=0)] = 0,
     compression: CompressionOption = Compression.NONE,
     acks: AcksOption = Acks.ONE,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
     """Measure the produce throughput of a partition; an unknown topic is created if the cluster allows it."""
-    with Producer(client_settings(bootstrap_server, command_config, ProducerSettings)) as producer:
+    with Producer(connection.settings(ProducerSettings)) as producer:
         check_topic(producer, topic, partition)
     where = TopicPartition(topic, partition)
-    with connect_admin(bootstrap_server, command_config) as admin:
+    with connection.admin() as admin:
         admin.list_offsets({where: LATEST})  # waits for a leader election
         node = leader_of(admin, where)
     per_batch = max(1, batch_bytes // (record_bytes + _RECORD_OVERHEAD_BYTES))

@@ -14,7 +14,7 @@ from tidelog.cli.errors import CommandError
 from tidelog.client.cluster import Cluster
 from tidelog.config import parse_properties
 from tidelog.spark.pipeline.checks.definition import Problem, check
-from tidelog.spark.pipeline.definition.loading import load_pipeline
+from tidelog.spark.pipeline.definition.loading import choose_pipelines, load_pipeline
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
 
 PipelineFile = Annotated[
@@ -40,6 +40,18 @@ def open_pipeline(spec: str, command_config: Path | None = None) -> Pipeline:
         raise typer.Exit(INVALID) from None
     refuse_mistakes(pipeline, check(pipeline))
     return pipeline
+
+
+def open_pipelines(spec: str) -> list[Pipeline]:
+    """All pipelines of a file, or the one that is named, if there are no mistakes in them; see `open_pipeline`."""
+    try:
+        found = choose_pipelines(spec)
+    except PipelineError as error:
+        sys.stderr.write(f"tidelog: {error}\n")
+        raise typer.Exit(INVALID) from None
+    for pipeline in found.values():
+        refuse_mistakes(pipeline, check(pipeline))
+    return list(found.values())
 
 
 def refuse_connect() -> None:

@@ -6,6 +6,8 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from tidelog.cli.output import live_table
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from tidelog.spark.source.progress import QueryProgress
 
 
+HEADINGS: Final = ("QUERY", "BATCH", "ROWS", "IN/S", "PROCESSED/S", "LAG", "BATCH-MS", "STATE")
 _TABLE_COLUMNS: Final = 76
 """Narrower terminals get a line of text for each query instead of the table."""
 
@@ -160,17 +163,12 @@ class LiveView:
         return "\n".join([self._title, *(lines or ["waiting for the first batch"]), f"[dim]{self._caption()}[/dim]"])
 
     def _table(self) -> "RenderableType":
-        from rich.table import Table
+        from rich.console import Group
 
-        table = Table(title=self._title, title_justify="left", caption=self._caption(), caption_justify="left")
-        table.add_column("query")
-        for heading in ("batch", "rows", "in/s", "processed/s", "lag", "batch time", "state"):
-            table.add_column(heading, justify="right")
-        for name, progress in self._latest.items():
-            table.add_row(name, *cells_of(progress, self._totals[name]))
         if not self._latest:
-            table.add_row("[dim]waiting for the first batch[/dim]", *[""] * 7)
-        return table
+            return self._lines()
+        rows = [(name, *cells_of(progress, self._totals[name])) for name, progress in self._latest.items()]
+        return Group(self._title, live_table(HEADINGS, rows, caption=self._caption()))
 
 
 def failure_of(status: "PipelineStatus") -> str:
@@ -179,15 +177,15 @@ def failure_of(status: "PipelineStatus") -> str:
     return f"{status.pipeline}: failed, {after}: {status.error}"
 
 
-def cells_of(progress: "QueryProgress", total_rows: int) -> list[str]:
+def cells_of(progress: "QueryProgress", total_rows: int) -> list[object]:
     """One query's row of the live table."""
     return [
-        f"{progress.batch_id:,}",
-        f"{total_rows:,}",
-        f"{progress.input_rows_per_second:,.0f}",
-        f"{progress.processed_rows_per_second:,.0f}",
-        "-" if progress.lag_records is None else f"{progress.lag_records:,}",
-        f"{progress.batch_ms:,} ms",
+        progress.batch_id,
+        total_rows,
+        round(progress.input_rows_per_second),
+        round(progress.processed_rows_per_second),
+        "-" if progress.lag_records is None else progress.lag_records,
+        progress.batch_ms,
         _state(progress),
     ]
 
@@ -196,6 +194,7 @@ def line_of(progress: "QueryProgress") -> str:
     """One batch in a line of a log."""
     lag = "" if progress.lag_records is None else f", lag {progress.lag_records:,}"
     state = f", state {_state(progress)}" if progress.state_rows else ""
+    state += f", {progress.late_rows:,} late and dropped" if progress.late_rows else ""
     return (
         f"batch {progress.batch_id}: {progress.input_rows:,} rows in {progress.batch_ms:,} ms, "
         f"{progress.input_rows_per_second:,.0f} in/s, {progress.processed_rows_per_second:,.0f} processed/s{lag}{state}"

@@ -8,7 +8,7 @@ import typer
 
 from tidelog.cli._options import Format, OutputFormat
 from tidelog.cli.output import print_json, print_line
-from tidelog.cli.pipeline._files import PipelineFile, as_command_errors, open_pipeline
+from tidelog.cli.pipeline._files import PipelineFile, as_command_errors, open_pipelines
 from tidelog.spark.pipeline.definition.loading import split_spec
 from tidelog.spark.pipeline.running.packaging import ENVIRONMENT, PYTHON, make_archive
 
@@ -18,7 +18,10 @@ EXAMPLE: Final = "tidelog pipeline package orders.py --output orders.tar.gz"
 def package(
     file: PipelineFile,
     output_file: Annotated[
-        Path | None, typer.Option("--output", help="The archive to write.", show_default="NAME.tar.gz")
+        Path | None,
+        typer.Option(
+            "--output", help="The archive to write.", show_default="NAME.tar.gz, of the pipeline or of the file"
+        ),
     ] = None,
     others: Annotated[
         list[str] | None,
@@ -26,14 +29,15 @@ def package(
     ] = None,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Make the archive that executors of a cluster need to run a pipeline.
+    """Make the archive that executors of a cluster need to run the pipelines of a file.
 
     It has Tidelog, what it requires, the distributions named by --with, and the modules beside the file that it
     imports, as they are installed here: executors need the same platform and Python version. PySpark is not in it.
     """
     with as_command_errors():
-        pipeline = open_pipeline(file)
-        packed = make_archive(output_file or Path(f"{pipeline.name}.tar.gz"), others=others or ())
+        pipelines = open_pipelines(file)
+        name = pipelines[0].name if len(pipelines) == 1 else split_spec(file)[0].stem
+        packed = make_archive(output_file or Path(f"{name}.tar.gz"), others=others or ())
     if output is Format.JSON:
         print_json({**asdict(packed), "path": str(packed.path)})
         return

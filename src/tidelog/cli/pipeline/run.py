@@ -1,10 +1,8 @@
 """`tidelog pipeline run`."""
 
-import logging
 import os
 import signal
 import sys
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -26,6 +24,7 @@ from tidelog.cli.pipeline._files import (
     refuse_connect,
     refuse_mistakes,
 )
+from tidelog.cli.pipeline._spark_log import log_file, query_errors_into, stderr_into
 from tidelog.cli.pipeline._views import JsonView, LineView, LiveView, View
 from tidelog.spark.pipeline.checks.cluster import check_cluster
 from tidelog.spark.pipeline.checks.definition import Problem, check
@@ -34,7 +33,7 @@ from tidelog.spark.pipeline.definition.connection import COMMAND_CONFIG_VARIABLE
 from tidelog.spark.pipeline.definition.endpoints import Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
 from tidelog.spark.pipeline.failing.failures import in_a_sentence
-from tidelog.spark.pipeline.running.checkpoints import is_local, why_unwritable
+from tidelog.spark.pipeline.running.checkpoints import has_no_batches, is_local, why_unwritable
 from tidelog.spark.pipeline.running.plan import drained
 from tidelog.spark.pipeline.running.restarts import RESTARTS_DEFAULT, UNLIMITED, RestartPolicy
 from tidelog.spark.pipeline.running.supervision import PipelineStatus, State, Supervisor
@@ -52,8 +51,6 @@ EXAMPLE: Final = "tidelog pipeline run orders.py --master 'local[4]'"
 
 FAILED: Final = 1
 INTERRUPTED: Final = 130
-_QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-"""The names that PySpark gives to its loggers of failed queries."""
 
 
 def _checked_url(url: str | None) -> str | None:
@@ -133,7 +130,10 @@ def run(
     pipelines = _all_checked(files, partial(_checked, checkpoint, conf or [], bootstrap_server, command_config))
     _refuse_equal_names(pipelines)
     for pipeline in pipelines:
-        refuse_mistakes(pipeline, _checkpoint_problems(pipeline.checkpoint_path, drain=drain))
+        problems = [*_checkpoint_problems(pipeline, drain=drain)]
+        refuse_mistakes(pipeline, problems)
+        for warning in problems:
+            sys.stderr.write(f"warning: {pipeline.name}: {warning}\n")
     view = _view(output)
     with as_command_errors():
         connections = {each.name: each.connection(bootstrap_server) for each in pipelines}
@@ -178,7 +178,7 @@ class _Asked:
 
 def _run_with_log(asked: _Asked, view: View, *, verbose: bool) -> int:
     """The exit code. Spark's log stays only if the pipelines failed."""
-    with _log_file(verbose) as log:
+    with log_file(verbose) as log:
         try:
             code = _run(asked, view, log)
         except Exception as error:
@@ -229,60 +229,26 @@ def _checked(
     return pipeline
 
 
-def _checkpoint_problems(path: str, *, drain: bool) -> Iterator[Problem]:
+def _checkpoint_problems(pipeline: Pipeline, *, drain: bool) -> Iterator[Problem]:
+    path = pipeline.checkpoint_path
     reason = why_unwritable(path)
     if reason is not None:
         yield Problem("checkpoint", f"{path} cannot be created: {reason}")
     if drain and not is_local(path):
         yield Problem("checkpoint", f"--drain needs a checkpoint on a local disk, not {path}")
+    for each in pipeline.checkpoint_paths:
+        if has_no_batches(each):
+            message = (
+                f"{each} has a query but no batch of it: either the query has ended before its first batch, or files "
+                "were deleted. It begins with startingOffsets, and what the output has already is written again"
+            )
+            yield Problem("checkpoint", message, is_warning=True)
 
 
 def _view(output: Format) -> View:
     if output is Format.JSON:
         return JsonView()
     return LiveView() if sys.stderr.isatty() else LineView()
-
-
-@contextmanager
-def _log_file(verbose: bool) -> Iterator[Path | None]:
-    """A file for Spark's stderr, so that it does not disturb the view; None with --verbose."""
-    if verbose:
-        yield None
-        return
-    handle, name = tempfile.mkstemp(prefix="tidelog-pipeline-", suffix=".log")
-    os.close(handle)
-    # Also messages of this process about failed or interrupted batches.
-    logging.basicConfig(filename=name, level=logging.WARNING)
-    yield Path(name)
-
-
-@contextmanager
-def _stderr_into(log: Path | None) -> Iterator[None]:
-    """Processes started meanwhile, Java and its children, write their stderr into `log`."""
-    if log is None:
-        yield
-        return
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with log.open("ab") as file:
-        os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-
-
-def _query_errors_into(log: Path | None) -> None:
-    """PySpark also writes errors of DataFrames to stderr, each in a line of JSON with the plan and Java's stack."""
-    if log is None:
-        return
-    from pyspark.logger import PySparkLogger
-
-    for name in _QUERY_LOGGERS:
-        logger = PySparkLogger.getLogger(name)
-        logger.handlers.clear()
-        logger.addHandler(logging.FileHandler(log, delay=True))
 
 
 def _session(asked: _Asked, log: Path | None) -> "SparkSession":
@@ -292,11 +258,11 @@ def _session(asked: _Asked, log: Path | None) -> "SparkSession":
         from tidelog.spark.session import spark_session
     except ModuleNotFoundError as error:
         raise CommandError(f"a pipeline needs {error.name}: pip install 'tidelog[spark-local]'") from None
-    _query_errors_into(log)
+    query_errors_into(log)
     settings = {} if log is None else {"spark.log.level": "ERROR"}
     settings["spark.ui.enabled"] = str(asked.has_ui).lower()
     try:
-        with _stderr_into(log):
+        with stderr_into(log):
             if is_java_gone():
                 end_java()
             return spark_session(
@@ -313,7 +279,14 @@ def _run(asked: _Asked, view: View, log: Path | None) -> int:
     with _signals() as signals:
         view.starting(", ".join(pipeline.name for pipeline in asked.pipelines))
         sessions = _Sessions(asked, log, signals)
-        sessions.current()
+        try:
+            sessions.current()
+        except Exception:
+            if not signals.asked.is_set():
+                raise
+            # What asks this process to stop may end the JVM that it has just started.
+            view.ended("stopped", None)
+            return INTERRUPTED if signals.was_interrupted else 0
         with _reporter(asked) as reporter, _metrics(asked) as metrics:
             shown = _Shown(view, sessions.facts, asked.pipelines)
             supervisor = Supervisor(

@@ -43,7 +43,7 @@ def status(
         raise typer.Exit(UNHEALTHY)
 
 
-_HEADINGS: Final = ("PIPELINE", "STATE", "LAG", "BATCH", "ROWS/S", "RESTARTS", "SEEN", "WHERE", "LAST FAILURE")
+_HEADINGS: Final = ("PIPELINE", "STATE", "LAG", "BATCH", "ROWS/S", "RESTARTS", "SEEN", "WHERE", "LAST-FAILURE")
 
 
 def _row(each: Seen) -> tuple[object, ...]:
