@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from tidelog.testing._settings import broker_properties
+from tidelog.testing._topics import create_topic
 from tidelog.testing.runner import BrokerFailed, Runner
 
 __all__ = ["Broker", "BrokerFailed"]
@@ -137,15 +138,7 @@ class Broker:
         self, name: str, partitions: int = 1, *, config: Mapping[str, object] | None = None, replication_factor: int = 1
     ) -> None:
         """Create a topic; when this returns, clients can use it."""
-        from tidelog.client.admin import Admin
-        from tidelog.client.aio.admin.types import NewTopic
-
-        configs = {key: str(value) for key, value in (config or {}).items()}
-        timeout_ms = int(self.timeout_s * 1000)
-        with Admin(
-            bootstrap_servers=self.bootstrap_servers, default_api_timeout_ms=timeout_ms, visible_timeout_ms=timeout_ms
-        ) as admin:
-            admin.create_topics([NewTopic(name, partitions, replication_factor, configs)])
+        create_topic(self.bootstrap_servers, name, partitions, config, replication_factor, self.timeout_s)
 
     def _new_runner(self) -> Runner:
         if self.is_process:

@@ -1,6 +1,7 @@
 """A cluster for tests: several brokers, a process each, on free ports, in a directory that goes away with it.
 
     with Cluster(brokers=3) as cluster:
+        cluster.create_topic("orders", partitions=6)
         producer = Producer(bootstrap_servers=cluster.bootstrap_servers)
         ...
         cluster.kill(cluster.leader_of("orders", 0))
@@ -22,6 +23,7 @@ from typing import Any, Final, Self, TypeVar
 from tidelog.cluster.layout import ClusterDirectory
 from tidelog.cluster.supervisor import Supervisor, new_description
 from tidelog.testing._settings import setting_text
+from tidelog.testing._topics import BROKERS_DEFAULT, create_topic
 
 T = TypeVar("T")
 
@@ -143,6 +145,17 @@ class Cluster:
     def add_broker(self) -> int:
         """Start one more broker; its id."""
         return self._call(self._running().add()).broker_id
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        config: Mapping[str, object] | None = None,
+        replication_factor: int = BROKERS_DEFAULT,
+    ) -> None:
+        """Create a topic; when this returns, clients can use it. By default three brokers have its replicas."""
+        create_topic(self.bootstrap_servers, name, partitions, config, replication_factor, self.timeout_s)
 
     def leader_of(self, topic: str, partition: int) -> int:
         """The broker that leads a partition; -1 if none does."""

@@ -9,28 +9,17 @@ from functools import partial
 from typing import TypeAlias
 
 from tidelog.metadata.errors import (
-    BadPathError,
-    BadVersionError,
-    NoChildrenForEphemeralsError,
-    NodeExistsError,
     NoNodeError,
-    NotEmptyError,
     SessionExpiredError,
     StoreUnavailableError,
 )
 from tidelog.metadata.store import (
-    ANY_VERSION,
-    Check,
-    Create,
     Delete,
-    EventKind,
     NodeData,
     Operation,
-    Outcome,
     Result,
     SessionListener,
     SessionState,
-    Set,
     Stat,
     Watcher,
     WatchEvent,
@@ -38,8 +27,9 @@ from tidelog.metadata.store import (
     split_path,
     system_wall_ms,
 )
-from tidelog.metadata.submission import none_if_missing, submit_each
-from tidelog.metadata.watches import Notification, WatchTable, events_of_create, events_of_delete
+from tidelog.metadata.submission import none_if_missing
+from tidelog.metadata.tree_rules import MultiCalls, TreeChange
+from tidelog.metadata.watches import Notification, WatchTable
 
 
 class _Node:
@@ -129,11 +119,12 @@ class MemoryTree:
     def transact(self, operations: Sequence[Operation], session_id: int) -> list[Result]:
         if not operations:
             return []
-        change = _Change(self.nodes, self._zxid + 1, self._wall_ms(), session_id)
+        nodes = _Change(self.nodes, self._zxid + 1, self._wall_ms())
+        change = TreeChange(nodes, session_id)
         try:
             results = [change.apply(operation) for operation in operations]
         except BaseException:
-            change.undo()
+            nodes.undo()
             raise
         self._zxid += 1
         for store in list(self._sessions.values()):
@@ -142,30 +133,43 @@ class MemoryTree:
 
 
 class _Change:
-    """A transaction in the making. Each step notes how it is taken back."""
+    """The nodes, as one transaction changes them. Each step notes how it is taken back."""
 
-    def __init__(self, nodes: dict[str, _Node], zxid: int, now_ms: int, session_id: int) -> None:
+    def __init__(self, nodes: dict[str, _Node], zxid: int, now_ms: int) -> None:
         self._nodes = nodes
         self._zxid = zxid
         self._now_ms = now_ms
-        self._session_id = session_id
         self._undo: list[Callable[[], object]] = []
-        self.events: list[WatchEvent] = []
 
     def undo(self) -> None:
         for restore in reversed(self._undo):
             restore()
 
-    def apply(self, operation: Operation) -> Result:
-        if isinstance(operation, Create):
-            return self._create(operation)
-        if isinstance(operation, Set):
-            return self._set(operation)
-        if isinstance(operation, Delete):
-            self._delete(operation)
-        else:
-            self._checked(operation)
-        return None
+    def find(self, path: str) -> Stat | None:
+        node = self._nodes.get(path)
+        return None if node is None else node.stat()
+
+    def insert(self, parent: str, name: str, data: bytes, owner: int) -> bool:
+        path = join_path(parent, name)
+        if path in self._nodes:
+            return False
+        self._nodes[path] = _Node(data, self._zxid, self._now_ms, owner)
+        above = self._nodes[parent]
+        above.children.add(name)
+        self._undo += (partial(self._nodes.pop, path), partial(above.children.remove, name))
+        self._change(above, created_children=above.created_children + 1, pzxid=self._zxid)
+        return True
+
+    def replace(self, path: str, data: bytes) -> None:
+        node = self._nodes[path]
+        self._change(node, data=data, version=node.version + 1, mzxid=self._zxid, mtime_ms=self._now_ms)
+
+    def remove(self, parent: str, name: str) -> None:
+        path = join_path(parent, name)
+        above, node = self._nodes[parent], self._nodes.pop(path)
+        above.children.remove(name)
+        self._undo += (partial(self._nodes.__setitem__, path, node), partial(above.children.add, name))
+        self._change(above, pzxid=self._zxid)
 
     def _change(self, node: _Node, **fields: object) -> None:
         """Set fields of a node."""
@@ -173,60 +177,8 @@ class _Change:
             self._undo.append(partial(setattr, node, field, getattr(node, field)))
             setattr(node, field, value)
 
-    def _checked(self, operation: Set | Delete | Check) -> _Node:
-        split_path(operation.path)
-        node = self._nodes.get(operation.path)
-        if node is None:
-            raise NoNodeError(operation.path)
-        if operation.expected_version not in (ANY_VERSION, node.version):
-            raise BadVersionError(operation.path, operation.expected_version, node.version)
-        return node
 
-    def _create(self, operation: Create) -> str:
-        parent_path, name = split_path(operation.path, sequential=operation.sequential)
-        if not parent_path:
-            raise NodeExistsError("/")
-        parent = self._nodes.get(parent_path)
-        if parent is None:
-            raise NoNodeError(parent_path)
-        if parent.owner:
-            raise NoChildrenForEphemeralsError(parent_path)
-        if operation.sequential:
-            name += f"{parent.created_children:010d}"
-        path = join_path(parent_path, name)
-        if path in self._nodes:
-            raise NodeExistsError(path)
-        owner = self._session_id if operation.ephemeral else 0
-        self._nodes[path] = _Node(operation.data, self._zxid, self._now_ms, owner)
-        parent.children.add(name)
-        self._undo += (partial(self._nodes.pop, path), partial(parent.children.remove, name))
-        self._change(parent, created_children=parent.created_children + 1, pzxid=self._zxid)
-        self.events += events_of_create(path, parent_path)
-        return path
-
-    def _set(self, operation: Set) -> Stat:
-        node = self._checked(operation)
-        self._change(node, data=operation.data, version=node.version + 1, mzxid=self._zxid, mtime_ms=self._now_ms)
-        self.events.append(WatchEvent(EventKind.CHANGED, operation.path))
-        return node.stat()
-
-    def _delete(self, operation: Delete) -> None:
-        path = operation.path
-        node = self._checked(operation)
-        parent_path, name = split_path(path)
-        if not parent_path:
-            raise BadPathError("/", "the root cannot be deleted")
-        if node.children:
-            raise NotEmptyError(path)
-        parent = self._nodes[parent_path]
-        del self._nodes[path]
-        parent.children.remove(name)
-        self._undo += (partial(self._nodes.__setitem__, path, node), partial(parent.children.add, name))
-        self._change(parent, pzxid=self._zxid)
-        self.events += events_of_delete(path, parent_path)
-
-
-class MemoryStore:
+class MemoryStore(MultiCalls):
     """A client of a `MemoryTree`, by default of one of its own. See `Store` for the methods.
 
     `suspend`, `resume` and `expire` are what a network and an ensemble do to a client. Calls cannot wait here for a
@@ -252,11 +204,6 @@ class MemoryStore:
         """Whether the connection is down."""
         return self._is_suspended
 
-    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        (created,) = self.multi([Create(path, data, ephemeral, sequential)])
-        assert isinstance(created, str)
-        return created
-
     def get(self, path: str, watch: Watcher | None = None) -> NodeData:
         node = self._live().node(path)
         self._watches.watch_data(path, watch)
@@ -264,14 +211,6 @@ class MemoryStore:
 
     def get_many(self, paths: Sequence[str], watch: Watcher | None = None) -> list[NodeData | None]:
         return [none_if_missing(lambda each: self.get(each, watch), path) for path in paths]
-
-    def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> Stat:
-        (stat,) = self.multi([Set(path, data, expected_version)])
-        assert isinstance(stat, Stat)
-        return stat
-
-    def delete(self, path: str, expected_version: int = ANY_VERSION) -> None:
-        self.multi([Delete(path, expected_version)])
 
     def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
         split_path(path)
@@ -284,20 +223,17 @@ class MemoryStore:
         self._watches.watch_children(path, watch)
         return sorted(node.children)
 
-    def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
-        return [none_if_missing(self.children, path) for path in paths]
-
     def multi(self, operations: Sequence[Operation]) -> list[Result]:
         return self._live().transact(operations, self._session_id)
-
-    def submit_all(self, operations: Sequence[Operation], fence: Check | None = None) -> list[Outcome]:
-        return submit_each(self.multi, operations, fence)
 
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
 
     def limit_waits(self, seconds: float) -> None:
         """Nothing waits here."""
+
+    def look_after(self) -> None:
+        """There is no client that could fail."""
 
     def trigger(self, events: Sequence[WatchEvent]) -> None:
         """Use up the watches that these events trigger, and let the tree deliver the notifications."""

@@ -101,7 +101,7 @@ def run_rows(
     """
     from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
-    from tidelog.spark.pipeline.definition.chain import run_steps
+    from tidelog.spark.pipeline.applying.chain import run_steps
     from tidelog.spark.pipeline.definition.endpoints import Delta, Iceberg
     from tidelog.spark.pipeline.definition.pipeline import topic_sinks
     from tidelog.spark.pipeline.definition.steps import ERROR, RECORD

@@ -53,8 +53,8 @@ def test_another_seed_gives_another_run() -> None:
 
 
 def test_what_was_not_synced_may_be_gone_after_a_power_failure_and_the_broker_starts_all_the_same() -> None:
-    lost = []
-    for seed in range(8):
+    ends = []
+    for seed in range(16):
         with Simulation(seed) as cluster:
             client, broker = cluster.client(), cluster.brokers[0]
             cluster.run(client.run(produce(cluster.bootstrap_servers, 20)))
@@ -62,11 +62,10 @@ def test_what_was_not_synced_may_be_gone_after_a_power_failure_and_the_broker_st
             broker.start()
             cluster.wait_until(lambda: broker.is_serving, "the broker serves again")  # noqa: B023 - called at once
             assert broker.disk is not None
-            lost.append(broker.disk.lost_bytes)
+            assert broker.disk.lost_bytes, "indexes are made with room that is not synced"
             first, *_ = cluster.run(client.run(produce(cluster.bootstrap_servers, 1)))
-            assert 0 <= first <= 20
-    assert any(lost)
-    assert not all(lost)
+            ends.append(first)
+    assert 0 <= min(ends) < max(ends) <= 20, "how much of it is gone differs from run to run"
 
 
 def test_what_was_synced_survives_a_power_failure() -> None:
@@ -243,7 +242,7 @@ def test_the_state_of_coordinators_is_compared_with_their_logs() -> None:
         groups = broker.node.groups.runtime
         (group,) = (group for index in groups.active_partitions() for group in groups.shard(index)._groups.values())
         group.offsets._values.clear()
-        transactions = broker.node.transactions.runtime
+        transactions = broker.node.transactions.edge.runtime
         for index in transactions.active_partitions():
             transactions.shard(index)._transactions.clear()
         found = list(differences(broker))

@@ -1,5 +1,7 @@
 """`python -m tidelog.testing.simulation`: many seeds, in as many processes as there are processors.
 
+A seed that fails, be it with an exception, is named with the command that replays it, and the others go on.
+
 A table says which faults happened and what clients and brokers did; a fault that never happened is a failure of the
 simulator. A seed that fails is run again with fewer faults, and printed with the command that replays it, the shortened
 schedule and the last lines of its story. The exit code is the number of seeds that failed, at most 100.
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 import time
 from collections import Counter
@@ -18,18 +21,25 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from itertools import count, islice
 from typing import Final
 
+from tidelog.testing.simulation.accounts import EXPECTED_ACCOUNTS
 from tidelog.testing.simulation.delay_switching import EXPECTED_SWITCHES
 from tidelog.testing.simulation.delayed_load import EXPECTED_DELAYED_WORK
-from tidelog.testing.simulation.faults import FAULTS, STEPS
+from tidelog.testing.simulation.faults import FAILOVERS, FAULTS, STEPS, draw_schedule
 from tidelog.testing.simulation.invariants import Step
-from tidelog.testing.simulation.run import Report, run_seed, shorten, warm_up
+from tidelog.testing.simulation.run import FAULT_SECONDS, FAULTS_PER_SEED, Report, run_seed, shorten, warm_up
 from tidelog.testing.simulation.workload import EXPECTED_WORK
 
 _HASH_SEED: Final = "PYTHONHASHSEED"
 _MANY_SEEDS: Final = 150
 """With fewer seeds than this, some faults may not come up."""
 _INCOMPLETE: Final = 101
-_WORK: Final = (*EXPECTED_WORK, *EXPECTED_DELAYED_WORK, *EXPECTED_SWITCHES, *(step.value for step in Step))
+_WORK: Final = (
+    *EXPECTED_WORK,
+    *EXPECTED_ACCOUNTS,
+    *EXPECTED_DELAYED_WORK,
+    *EXPECTED_SWITCHES,
+    *(step.value for step in Step),
+)
 _PROGRESS_SEEDS: Final = 100
 """How often a line says how far it is, where no terminal shows it."""
 
@@ -57,7 +67,7 @@ def _missing(reports: list[Report], brokers: int) -> list[str]:
     if brokers == 1:
         return []
     happened = {name for report in reports for name in (*report.faults, *report.counts)}
-    return sorted({*FAULTS, *STEPS, *_WORK} - happened)
+    return sorted({*FAULTS, *FAILOVERS, *STEPS, *_WORK} - happened)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -72,6 +82,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=None, help="run seeds for this long instead of a number")
     parser.add_argument("--brokers", type=int, default=3, help="how many brokers a cluster has (default: 3)")
     parser.add_argument("--delayed", action="store_true", help="delayed records in every seed, not in some of them")
+    parser.add_argument("--faults", help="with --seed: only these of its faults, by their places: 0,3")
+    parser.add_argument("--without", nargs="+", default=(), help="with --seed: leave out these clients and features")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many seeds run at a time")
     parser.add_argument("--show", type=int, default=3, help="how many failing seeds to explain (default: 3)")
     parser.add_argument("--no-shorten", dest="shorten", action="store_false", help="explain without shortening")
@@ -81,9 +93,17 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _run_all(options: argparse.Namespace) -> Iterator[Report]:
     if options.seed is not None:
-        yield run_seed(options.seed, options.brokers, has_delayed=options.delayed)
+        schedule = None
+        if options.faults is not None:
+            drawn = draw_schedule(options.seed, FAULT_SECONDS, FAULTS_PER_SEED)
+            schedule = [drawn[int(place)] for place in options.faults.split(",") if place]
+        yield run_seed(options.seed, options.brokers, schedule, has_delayed=options.delayed, without=options.without)
         return
     seeds = _seeds(options)
+    if options.processes == 1:
+        for seed in seeds:
+            yield run_seed(seed, options.brokers, has_delayed=options.delayed)
+        return
     with ProcessPoolExecutor(options.processes, initializer=warm_up) as pool:
         running: set[Future[Report]] = set()
         while True:
@@ -119,7 +139,8 @@ def _progress(reports: Iterator[Report], options: argparse.Namespace) -> Iterato
     for number, report in enumerate(reports, 1):
         if report.failed:
             failed += 1
-            print(f"{before}seed {report.seed} fails: {report.anomalies[0]}", file=sys.stderr, flush=True)
+            print(f"{before}seed {report.seed} fails: {report.anomalies[0]}", file=sys.stderr)
+            print(f"  replay it: {replay_command(report, options.brokers)}", file=sys.stderr, flush=True)
         if is_terminal or number % _PROGRESS_SEEDS == 0:
             print(f"{before}{number}{total} seeds, {failed} failed", end=after, file=sys.stderr, flush=True)
         yield report
@@ -128,7 +149,7 @@ def _progress(reports: Iterator[Report], options: argparse.Namespace) -> Iterato
 
 
 def _print_summary(reports: list[Report], options: argparse.Namespace) -> None:
-    faults = Counter[str](dict.fromkeys((*FAULTS, *STEPS), 0))
+    faults = Counter[str](dict.fromkeys((*FAULTS, *FAILOVERS, *STEPS), 0))
     counts = Counter[str](dict.fromkeys(_WORK, 0))
     for report in reports:
         faults.update(report.faults)
@@ -154,14 +175,27 @@ def _print_failure(report: Report, brokers: int) -> None:
     print(f"\nseed {report.seed} fails:")
     for anomaly in report.anomalies[:10]:
         print(f"  {anomaly}")
-    delayed = " --delayed" if report.has_delayed else ""
-    print(f"\n  replay it: python -m tidelog.testing.simulation --seed {report.seed} --brokers {brokers}{delayed}")
+    print(f"\n  replay it: {replay_command(report, brokers)}")
     print("\n  faults that it takes:")
     for fault in report.schedule:
         print(f"    {fault}")
+    print(f"\n  clients and features that it takes: {', '.join(report.features) or 'those of every seed'}")
     print("\n  what happened last:")
     for line in report.story:
         print(f"    {line}")
+
+
+def replay_command(report: Report, brokers: int) -> str:
+    """What runs a seed again as it was, shortened or not."""
+    command = f"python -m tidelog.testing.simulation --seed {report.seed} --brokers {brokers}"
+    if report.has_delayed:
+        command += " --delayed"
+    drawn = draw_schedule(report.seed, FAULT_SECONDS, FAULTS_PER_SEED)
+    if len(report.schedule) < len(drawn):
+        command += " --faults " + ",".join(str(place) for place, fault in enumerate(drawn) if fault in report.schedule)
+    if report.without:
+        command += " --without " + " ".join(map(shlex.quote, sorted(report.without)))
+    return command
 
 
 if __name__ == "__main__":

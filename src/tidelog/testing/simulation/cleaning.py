@@ -17,12 +17,18 @@ from tidelog.storage.cleaner.jobs import CleanJob, Event, JobDone, JobFailed
 from tidelog.storage.cleaner.worker import do
 from tidelog.storage.waiting import index
 from tidelog.testing.simulation.loop import SimulatedLoop
-from tidelog.testing.simulation.planted import replaced
+from tidelog.testing.simulation.replacing import replaced
 
 _GROUP_SECONDS_MAX: Final = 0.2
 _DEATHS: Final = 0.03
 
 COMPACTING_BROKER: Final = {"log.cleaner.enable": "true", "log.cleaner.backoff.ms": "300"}
+COMPACTING_COORDINATORS: Final = {
+    "offsets.topic.segment.bytes": "2000",
+    "transaction.state.log.segment.bytes": "1000",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+    "log.cleaner.delete.retention.ms": "100",
+}
 COMPACTED_TOPIC: Final = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.01",

@@ -16,11 +16,12 @@ from tidelog.groups.classic.group import Group
 from tidelog.groups.classic.states import GroupState
 from tidelog.groups.shard import GroupShard
 from tidelog.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tidelog.records.header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from tidelog.testing.simulation.log_batches import read_batches
 from tidelog.testing.simulation.processes import BrokerProcess
 from tidelog.transactions.shard import TransactionShard
 from tidelog.transactions.states import TransactionState
-from tidelog.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, Transaction
+from tidelog.transactions.transaction import Transaction
 
 ShardT = TypeVar("ShardT", GroupShard, TransactionShard)
 
@@ -29,11 +30,11 @@ _JOINING: Final = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALAN
 
 def differences(broker: BrokerProcess) -> Iterator[str]:
     """Where the state of a coordinator is not what its log says."""
-    groups, transactions = broker.node.groups._built, broker.node.transactions._built
+    groups, transactions = broker.node.groups.built, broker.node.transactions.edge.built
     if groups is not None:
         yield from _differences(broker, OFFSETS_TOPIC, groups, _compare_groups)
     if transactions is not None:
-        yield from _differences(broker, TRANSACTIONS_TOPIC, transactions[0], _compare_transactions)
+        yield from _differences(broker, TRANSACTIONS_TOPIC, transactions, _compare_transactions)
 
 
 def _differences(
@@ -101,17 +102,17 @@ def _compare_transactions(ours: TransactionShard, replayed: TransactionShard) ->
 def _logged(transaction: Transaction | None) -> Transaction | None:
     if transaction is None:
         return None
-    return transaction._replace(last_producer_id=NO_PRODUCER_ID, last_producer_epoch=NO_EPOCH)
+    return transaction._replace(last_producer_id=NO_PRODUCER_ID, last_producer_epoch=NO_PRODUCER_EPOCH)
 
 
 # --- questions ---
 
 
 def _transactions(broker: BrokerProcess) -> Iterator[Transaction]:
-    built = broker.node.transactions._built
+    built = broker.node.transactions.edge.built
     if built is not None:
-        for index in built[0].active_partitions():
-            yield from built[0].shard(index)._transactions.values()
+        for index in built.active_partitions():
+            yield from built.shard(index)._transactions.values()
 
 
 def prepared_transactions(broker: BrokerProcess) -> list[Transaction]:
@@ -125,7 +126,7 @@ def unfinished_transactions(broker: BrokerProcess) -> list[Transaction]:
 
 
 def _groups(broker: BrokerProcess) -> Iterator[Group]:
-    runtime = broker.node.groups._built
+    runtime = broker.node.groups.built
     if runtime is not None:
         for index in runtime.active_partitions():
             yield from runtime.shard(index)._groups.values()

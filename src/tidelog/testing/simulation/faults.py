@@ -15,14 +15,16 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from tidelog.testing.simulation import network_faults, process_faults
+from tidelog.testing.simulation import failovers, network_faults, process_faults
 from tidelog.testing.simulation.invariants import Step
 from tidelog.testing.simulation.process_faults import Strike
 from tidelog.testing.simulation.processes import BrokerProcess
 from tidelog.testing.simulation.simulation import Simulation
 
 _KINDS_PER_SEED: Final = (3, 8)
-_STEP_SHARE: Final = 0.5
+_STEP_SHARE: Final = 0.4
+_FAILOVERS_PER_SEED: Final = 2
+_FAILOVER_SHARE: Final = 0.25
 
 
 class Fault(NamedTuple):
@@ -42,15 +44,18 @@ def draw_schedule(seed: int, seconds: float, count: int) -> list[Fault]:
     chance = random.Random(f"schedule {seed}")
     timed = chance.sample(sorted(FAULTS), chance.randint(*_KINDS_PER_SEED))
     steps = chance.sample(sorted(STEPS), chance.randint(1, len(STEPS)))
-    return sorted(
-        Fault(
-            chance.uniform(0.2, seconds),
-            chance.choice(steps if chance.random() < _STEP_SHARE else timed),
-            chance.uniform(0.2, 4.0),
-            chance.randrange(1 << 30),
-        )
-        for _ in range(count)
-    )
+    scenarios = chance.sample(sorted(FAILOVERS), _FAILOVERS_PER_SEED)
+    schedule = []
+    for _ in range(count):
+        draw = chance.random()
+        at = chance.uniform(0.2, seconds)
+        if draw < _FAILOVER_SHARE:
+            # They take some seconds until they strike.
+            name, at = chance.choice(scenarios), at / 2
+        else:
+            name = chance.choice(steps if draw < _FAILOVER_SHARE + _STEP_SHARE else timed)
+        schedule.append(Fault(at, name, chance.uniform(0.2, 4.0), chance.randrange(1 << 30)))
+    return sorted(schedule)
 
 
 def begin(cluster: Simulation, fault: Fault, on_fired: Callable[[str], None]) -> None:
@@ -63,7 +68,7 @@ def begin(cluster: Simulation, fault: Fault, on_fired: Callable[[str], None]) ->
     aimed = STEPS.get(fault.name)
     if aimed is None:
         brokers = [each for each in cluster.brokers if each.is_serving and not each.is_paused]
-        if brokers and strike(chance.choice(brokers), (FAULTS[fault.name],)):
+        if brokers and strike(chance.choice(brokers), ({**FAULTS, **FAILOVERS}[fault.name],)):
             on_fired(fault.name)
         return
 
@@ -82,6 +87,8 @@ FAULTS: Final[dict[str, Strike]] = {
     "shut a broker down": process_faults.shut_down,
     "rolling restart": process_faults.restart_all_in_turn,
     "pause a broker": process_faults.pause,
+    "pause a client": process_faults.pause_client,
+    "damaged indexes": process_faults.damage_indexes,
     "power failure": process_faults.lose_power,
     "cut off the metadata tree": process_faults.cut_off_tree,
     "expire a session": process_faults.expire_session,
@@ -93,6 +100,7 @@ FAULTS: Final[dict[str, Strike]] = {
     "slow disk": process_faults.slow_disk,
     "cut one way": network_faults.cut_one_way,
     "cut both ways": network_faults.cut_both_ways,
+    "cut brokers off each other": network_faults.cut_brokers,
     "isolate a broker": network_faults.isolate,
     "break connections": network_faults.break_connections,
     "lose replies": network_faults.lose_replies,
@@ -100,6 +108,17 @@ FAULTS: Final[dict[str, Strike]] = {
     "reordering between hosts": network_faults.reorder_hosts,
 }
 """Those that happen at a time."""
+
+FAILOVERS: Final[dict[str, Strike]] = {
+    "kill all brokers": failovers.kill_all,
+    "kill all brokers behind a follower": failovers.kill_all_behind_a_follower,
+    "leader gone behind a follower": failovers.lose_leader_behind_a_follower,
+    "leadership to and fro": failovers.pass_leadership_to_and_fro,
+    "cut off from all but clients": failovers.cut_off_from_all_but_clients,
+    "power failure everywhere": failovers.lose_all_power,
+    "no leader hears of a follower": failovers.lose_answer_when_a_follower_is_back,
+}
+"""Several that belong together. They begin at a time, too."""
 
 _GONE: Final = (process_faults.kill, process_faults.kill, process_faults.lose_power)
 _AWAY: Final = (
@@ -123,10 +142,15 @@ STEPS: Final[dict[str, Aimed]] = {
         Step.CONTROLLER_WRITES, (process_faults.depose, process_faults.depose, process_faults.expire_session)
     ),
     "controller gone while it writes": Aimed(Step.CONTROLLER_WRITES, (*_GONE, process_faults.pause)),
+    "controller gone with partitions on the move": Aimed(Step.MOVE_BEGUN, (process_faults.replace_controller,)),
+    "controller gone with topics to delete": Aimed(Step.DELETION_BEGUN, (process_faults.replace_controller,)),
     "new leader gone": Aimed(Step.LEADER_ELECTED, _AWAY),
     "leader gone before a commit": Aimed(Step.UNCOMMITTED, _AWAY),
     "leader gone as a follower joins the ISR": Aimed(Step.ISR_GREW, _AWAY),
     "leader gone as the ISR shrinks": Aimed(Step.ISR_SHRANK, _AWAY),
+    "leader unaware of its grown ISR": Aimed(Step.ISR_GROWN, (failovers.lose_answer_about_grown_isr,)),
+    "client paused in a rebalance": Aimed(Step.GROUP_REBALANCES, (process_faults.pause_client,)),
+    "client paused as a transaction is prepared": Aimed(Step.TRANSACTION_PREPARED, (process_faults.pause_client,)),
     "follower gone as it truncates": Aimed(Step.TRUNCATED, _GONE),
     "coordinator gone with a prepared transaction": Aimed(Step.TRANSACTION_PREPARED, _AWAY),
     "coordinator gone in a rebalance": Aimed(Step.GROUP_REBALANCES, _AWAY),

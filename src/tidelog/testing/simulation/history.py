@@ -10,6 +10,7 @@ each record is identified by its value. The anomalies have the names of the usua
     unknown record        read, and never sent
     aborted read          read with read_committed, of a transaction that was aborted
     processed twice       one record led to two committed records in read-process-write
+    not processed         a record led to none, and read-process-write has passed it
     torn transaction      some records of a committed transaction are there, others are not
     non-monotonic poll    offsets of one reader went back without a seek
     non-monotonic send    records that one idempotent producer sent one after the other are in another order
@@ -19,6 +20,7 @@ each record is identified by its value. The anomalies have the names of the usua
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from itertools import pairwise
 from typing import NamedTuple
@@ -249,6 +251,28 @@ class History:
                     topic, partition, offset = sent.source
                     where = _at((topic, partition), offset)
                     found.append(f"processed twice: {where} led to {first[sent.source]!r} and {value!r}")
+        return found
+
+    def unprocessed(self, ends: Mapping[Place, int]) -> list[str]:
+        """For each partition the first record below its end from which no committed record was made."""
+        sources = {
+            sent.source
+            for reads in self.final_committed.reads.values()
+            for _, value in reads
+            if (sent := self.sends.get(value)) is not None and sent.source is not None
+        }
+        found = []
+        for place, end in ends.items():
+            missing = next(
+                (
+                    read
+                    for read in self.final.reads.get(place, ())
+                    if read.offset < end and (*place, read.offset) not in sources
+                ),
+                None,
+            )
+            if missing is not None:
+                found.append(f"not processed: {missing.value!r} at {_at(place, missing.offset)}, the offset is {end}")
         return found
 
     def _skipped(self) -> list[str]:

@@ -5,39 +5,39 @@ After every event the broker that has just run is looked at:
     one leader per epoch      two brokers never lead a partition in the same leader epoch
     one controller per epoch  two brokers are never the active controller of the same epoch
     committed stays           the leader of the newest epoch has everything that was ever committed, and so has every
-                              in-sync replica that it counts
-    watermarks                log start ≤ high watermark ≤ log end
+                              replica that it or the tree counts as in sync
+    watermarks                log start ≤ high watermark ≤ log end; the high watermark falls with a truncation alone
+    min ISR                   nothing is committed while fewer replicas than `min.insync.replicas` are in sync
     one owner                 two members of a consumer group never have one partition (clients check classic groups)
 
 At every read and write that they concern:
 
     fenced fetches            a fetch that names a leader epoch is served by a partition in that very epoch
-    fenced controllers        the state of a partition is written by the controller of the newest epoch
     never early               a leader delivers delayed records at a time that its clock has reached
 
-And now and then, and at the end, whether all replicas hold the same bytes below their high watermarks, and whether the
-state of every coordinator is what its log replays to (`coordinator_state`), and whether delayed records were delivered
-as their log says (`delayed_state`). `max` of what a leader ever committed
-outlives the leader: this is what clients were shown.
+What is written to the metadata tree is looked at by `tree_rules`, what coordinators answer by `coordinator_watch`.
+
+And now and then, and at the end, whether all replicas hold the same bytes below their high watermarks, what the logs
+say about epochs and sequences (`log_audit`), whether the state of every coordinator is what its log replays to
+(`coordinator_state`), and whether delayed records were delivered as their log says (`delayed_state`). `max` of what a
+leader ever committed outlives the leader: this is what clients were shown.
 
 The steps of the protocol that are seen on the way are counted, and faults can be aimed at them.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from itertools import pairwise
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 from tidelog.controller.tree import ControllerTree
-from tidelog.metadata import paths
 from tidelog.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from tidelog.metadata.store import Create, Operation, Outcome, Set
-from tidelog.metadata.tree import decode_controller_epoch
+from tidelog.metadata.store import Operation, Outcome
+from tidelog.records.batch import iterate_records
 from tidelog.records.errors import CorruptRecordError
 from tidelog.replication import fetch as replica_fetch
 from tidelog.replication.delayed import DelayedPartition
@@ -46,20 +46,23 @@ from tidelog.storage.cleaner.jobs import JobDone
 from tidelog.storage.cleaner.manager import Cleaning, LogCleaner
 from tidelog.storage.cleaner.planning import Candidate
 from tidelog.storage.log import Log
-from tidelog.testing.memory_store import MemoryTree
 from tidelog.testing.simulation import coordinator_state, delayed_state
+from tidelog.testing.simulation.coordinator_watch import watching_coordinators
 from tidelog.testing.simulation.delayed_state import DELAYED_TOPIC, CommittedLog, Delivery
+from tidelog.testing.simulation.log_audit import LogAudit
 from tidelog.testing.simulation.log_batches import read_batches
-from tidelog.testing.simulation.planted import replaced
 from tidelog.testing.simulation.processes import BrokerProcess
+from tidelog.testing.simulation.replacing import replaced
+from tidelog.testing.simulation.tree_rules import MOVE, TreeRules, is_state
+from tidelog.wire.errors import ApiError, ErrorCode
 
 Key = tuple[str, bytes, int]
 """A topic, its id and the number of a partition."""
 
-Seen = tuple[int, int, int, int, bool, Sequence[int]]
-"""Log end, high watermark, log start, leader epoch, whether it leads, in-sync replicas."""
+Seen = tuple[int, int, int, int, bool, Sequence[int], int]
+"""Log end, high watermark, log start, leader epoch, whether it leads, in-sync replicas, how often it was truncated."""
 
-_UNSEEN: Final[Seen] = (0, 0, 0, -1, False, ())
+_UNSEEN: Final[Seen] = (0, 0, 0, -1, False, (), 0)
 
 
 class Step(Enum):
@@ -68,9 +71,13 @@ class Step(Enum):
     LEADER_ELECTED = "leaders elected by the controller"
     ISR_SHRANK = "ISR shrunk"
     ISR_GREW = "ISR expanded"
+    ISR_GROWN = "ISR expanded in the tree"
     TRUNCATED = "logs truncated"
     UNCOMMITTED = "appends before their commit"
+    COMMITTED = "high watermarks moved by leaders"
     CONTROLLER_ELECTED = "controllers elected"
+    MOVE_BEGUN = "reassignments begun"
+    DELETION_BEGUN = "deletions begun"
     CONTROLLER_WRITES = "partition states written by the controller"
     TRANSACTION_PREPARED = "transactions prepared"
     GROUP_REBALANCES = "group rebalances"
@@ -83,8 +90,12 @@ class Invariants:
     def __init__(self, brokers: list[BrokerProcess]) -> None:
         self.violations: list[str] = []
         self.steps: Counter[Step] = Counter()
+        self.refusals: Counter[str] = Counter()
+        """The errors that brokers have met or answered, by name: what the protocol has for each case."""
         self.just_seen: list[Step] = []
         """The steps of the last event."""
+        self.tree = TreeRules(brokers, self.violated)
+        self._logs = LogAudit(self.violated)
         self._by_name = {broker.name: broker for broker in brokers}
         self._leaders: dict[tuple[Key, int], int] = {}
         self._newest_epoch: dict[Key, int] = {}
@@ -106,6 +117,9 @@ class Invariants:
         broker = self._by_name.get(name)
         if broker is None or not broker.is_serving:
             return
+        for beginning in self.tree.seen:
+            self._saw(Step.MOVE_BEGUN if beginning == MOVE else Step.DELETION_BEGUN)
+        self.tree.seen.clear()
         last_seen = self._last_seen
         for partition in broker.partitions():
             positions = partition.log.positions
@@ -116,6 +130,7 @@ class Invariants:
                 partition.leader_epoch,
                 partition.is_leader,
                 partition.replica_set.isr,
+                positions.generation,
             )
             before = last_seen.get(partition, _UNSEEN)
             if before != seen:
@@ -129,12 +144,20 @@ class Invariants:
         self.just_seen.append(step)
 
     def _find_steps(self, broker: BrokerProcess, partition: Partition, before: Seen, seen: Seen) -> None:
-        end_before, _, _, epoch_before, did_lead, isr_before = before
-        end, high_watermark, _, epoch, leads, isr = seen
+        end_before, high_watermark_before, _, epoch_before, did_lead, isr_before, generation_before = before
+        end, high_watermark, _, epoch, leads, isr, generation = seen
         if end < end_before:
             self._saw(Step.TRUNCATED)
+        if high_watermark < high_watermark_before and generation == generation_before:
+            self.violated(
+                f"watermarks: the high watermark of {partition.topic}-{partition.index} on {broker.name} falls from "
+                f"{high_watermark_before} to {high_watermark}"
+            )
         if not leads:
             return
+        if high_watermark > high_watermark_before and did_lead and epoch == epoch_before:
+            self._saw(Step.COMMITTED)
+            self._check_min_isr(broker, partition, max(len(isr), len(isr_before)))
         if epoch != epoch_before:
             self._saw(Step.LEADER_ELECTED)
         elif did_lead and len(isr) != len(isr_before):
@@ -147,17 +170,25 @@ class Invariants:
             if partition.topic == OFFSETS_TOPIC:
                 self._check_groups(broker)
 
+    def _check_min_isr(self, broker: BrokerProcess, partition: Partition, in_sync: int) -> None:
+        needed = partition.replica_set.needed_in_sync(partition.log.config.min_insync_replicas)
+        if in_sync < needed:
+            self.violated(
+                f"min ISR: {broker.name} commits records of {partition.topic}-{partition.index} with {in_sync} "
+                f"replicas in sync, {needed} are needed"
+            )
+
     def _check_groups(self, broker: BrokerProcess) -> None:
         if coordinator_state.has_rebalancing_group(broker):
             self._saw(Step.GROUP_REBALANCES)
             for what in coordinator_state.double_owners(broker):
-                self._violated(f"two owners: {what}")
+                self.violated(f"two owners: {what}")
 
     def _check_partition(self, broker: BrokerProcess, partition: Partition) -> None:
         log = partition.log
         high_watermark, end_offset = log.high_watermark, log.log_end_offset
         if not log.log_start_offset <= high_watermark <= end_offset:
-            self._violated(
+            self.violated(
                 f"watermarks: {broker.name} has {partition.topic}-{partition.index} from {log.log_start_offset} to "
                 f"{end_offset}, with the high watermark {high_watermark}"
             )
@@ -170,14 +201,14 @@ class Invariants:
             self._leaders[key, epoch] = broker.broker_id
             self._newest_epoch[key] = max(epoch, self._newest_epoch.get(key, -1))
         elif leader != broker.broker_id:
-            self._violated(
+            self.violated(
                 f"two leaders: broker-{leader} and {broker.name} lead {partition.topic}-{partition.index} "
                 f"in epoch {epoch}"
             )
         committed = self._committed.get(key, 0)
         if epoch == self._newest_epoch[key]:
             if end_offset < committed:
-                self._violated(
+                self.violated(
                     f"lost: {broker.name} leads {partition.topic}-{partition.index} in epoch {epoch} and ends at "
                     f"{end_offset}, {committed} was committed"
                 )
@@ -198,15 +229,19 @@ class Invariants:
 
     def _check_in_sync_replicas(self, partition: Partition, committed: int, epoch: int) -> None:
         """Every replica that may become the next leader has all committed records."""
-        for replica in partition.isr:
+        state = self.tree.states.get(partition.key)
+        may_lead = state.isr if state is not None and state.leader_epoch == epoch else ()
+        for replica in {*partition.isr, *may_lead}:
             broker = self._by_name.get(f"broker-{replica}")
             if broker is None or not broker.is_serving:
                 continue
             theirs = broker.find_partition(partition.topic, partition.index)
             if theirs is None or theirs.topic_id != partition.topic_id or theirs.leader_epoch != epoch:
                 continue
+            if theirs.is_offline:
+                continue
             if theirs.log.log_end_offset < committed:
-                self._violated(
+                self.violated(
                     f"lost: broker-{replica} is in sync for {partition.topic}-{partition.index} in epoch {epoch} and "
                     f"ends at {theirs.log.log_end_offset}, {committed} was committed"
                 )
@@ -220,7 +255,10 @@ class Invariants:
             self._controllers[epoch] = broker.broker_id
             self._saw(Step.CONTROLLER_ELECTED)
         elif controller != broker.broker_id:
-            self._violated(f"two controllers: broker-{controller} and {broker.name} are active in epoch {epoch}")
+            self.violated(f"two controllers: broker-{controller} and {broker.name} are active in epoch {epoch}")
+        if self.tree.has_grown:
+            self.tree.has_grown = False
+            self._saw(Step.ISR_GROWN)
         if self._is_controller_writing:
             self._is_controller_writing = False
             self._saw(Step.CONTROLLER_WRITES)
@@ -236,14 +274,14 @@ class Invariants:
         def watched(partition: Partition, fetch: Any, *limits: Any) -> Any:
             reply = read(partition, fetch, *limits)
             if fetch.current_leader_epoch not in (-1, partition.leader_epoch):
-                self._violated(
+                self.violated(
                     f"stale fetch: {partition.topic}-{partition.index} is in leader epoch {partition.leader_epoch} and "
                     f"serves a fetch of epoch {fetch.current_leader_epoch}"
                 )
             return reply
 
         async def watched_write(tree: ControllerTree, operations: Sequence[Operation]) -> list[Outcome]:
-            self._is_controller_writing = any(_is_state(operation) for operation in operations)
+            self._is_controller_writing = any(is_state(operation) for operation in operations)
             return await write(tree, operations)
 
         deliver = DelayedPartition.deliver
@@ -251,6 +289,13 @@ class Invariants:
         def watched_delivery(delayed: DelayedPartition, now_ms: int) -> bool:
             self._check_delivery(delayed.partition, now_ms)
             return deliver(delayed, now_ms)
+
+        make_error = ApiError.__init__
+
+        def counted_error(error: ApiError, code: ErrorCode, *details: Any, **named: Any) -> None:
+            make_error(error, code, *details, **named)
+            if any(broker.world.running == name for name, broker in self._by_name.items()):
+                self.refusals[ErrorCode(code).name] += 1
 
         begin, finish = LogCleaner._begin, LogCleaner._finish
 
@@ -264,11 +309,13 @@ class Invariants:
                 self._saw(Step.DELAYED_COMPACTED)
 
         with (
+            replaced(ApiError, "__init__", counted_error),
             replaced(LogCleaner, "_begin", watched_begin),
             replaced(LogCleaner, "_finish", watched_finish),
             replaced(replica_fetch, "_read", watched),
             replaced(ControllerTree, "_write", watched_write),
             replaced(DelayedPartition, "deliver", watched_delivery),
+            watching_coordinators(self.violated),
         ):
             yield
 
@@ -296,19 +343,7 @@ class Invariants:
         for broker in self._by_name.values():
             is_here = broker.is_alive and broker.find_partition(partition.topic, partition.index) is partition
             if is_here and now_ms > broker.clock.wall_ms():
-                self._violated(f"early: {broker.name} delivers what is due by {now_ms}, a time to come")
-
-    def check_write(self, tree: MemoryTree, operations: Sequence[Operation]) -> None:
-        """Look at a write to the metadata tree that has taken effect."""
-        for operation in operations:
-            if _is_state(operation):
-                epoch = _controller_epoch(operation.data)
-                newest = decode_controller_epoch(tree.node(paths.CONTROLLER_EPOCH).data)
-                if epoch < newest:
-                    self._violated(
-                        f"replaced controller: {operation.path} is written by the controller of epoch {epoch}, "
-                        f"epoch {newest} has begun"
-                    )
+                self.violated(f"early: {broker.name} delivers what is due by {now_ms}, a time to come")
 
     # --- at rest ---
 
@@ -317,17 +352,25 @@ class Invariants:
         for broker in self._by_name.values():
             if broker.is_serving:
                 for difference in coordinator_state.differences(broker):
-                    self._violated(f"replay: {broker.name} {difference}")
+                    self.violated(f"replay: {broker.name} {difference}")
                 for partition in broker.partitions():
                     if partition.topic == DELAYED_TOPIC:
                         self._check_delayed(broker, partition)
+                    if partition.is_leader:
+                        self._audit(broker, partition)
         self._compare_logs(from_start=from_start)
+
+    def _audit(self, broker: BrokerProcess, partition: Partition) -> None:
+        try:
+            self._logs.extend(partition)
+        except CorruptRecordError as error:
+            self.violated(f"corrupt: {partition.topic}-{partition.index} on {broker.name}: {error}")
 
     def _check_delayed(self, broker: BrokerProcess, partition: Partition) -> None:
         known = self._known_at_delivery.get(_key(partition), {})
         committed = self._committed_of(partition)
         for difference in delayed_state.differences(broker, partition, committed, known):
-            self._violated(f"delayed: {broker.name} has {partition.topic}-{partition.index}: {difference}")
+            self.violated(f"delayed: {broker.name} has {partition.topic}-{partition.index}: {difference}")
 
     def _compare_logs(self, *, from_start: bool) -> None:
         """Compare the replicas of every partition, byte for byte, below the lowest of their high watermarks."""
@@ -341,7 +384,7 @@ class Invariants:
                 try:
                     self._compare(key, first, log, second, other, from_start=from_start)
                 except CorruptRecordError as error:
-                    self._violated(f"corrupt: {key[0]}-{key[2]} on broker-{first} or broker-{second}: {error}")
+                    self.violated(f"corrupt: {key[0]}-{key[2]} on broker-{first} or broker-{second}: {error}")
 
     def _compare(self, key: Key, first: int, log: Log, second: int, other: Log, *, from_start: bool) -> None:
         start = max(log.log_start_offset, other.log_start_offset)
@@ -352,29 +395,29 @@ class Invariants:
         if not from_start:
             start = max(start, self._compared.get(known, 0))
         end = min(log.high_watermark, other.high_watermark)
-        for ours, theirs in zip(read_batches(log, start, end), read_batches(other, start, end), strict=False):
-            if ours != theirs:
-                self._violated(
-                    f"logs differ: {key[0]}-{key[2]} on broker-{first} and broker-{second} between {start} and {end}"
-                )
-                return
+        if _differ(log, other, start, end, is_cleaned=log.config.is_compacted and key not in self._delayed):
+            self.violated(
+                f"logs differ: {key[0]}-{key[2]} on broker-{first} and broker-{second} between {start} and {end}"
+            )
+            return
         self._compared[known] = max(end, start)
 
-    def _violated(self, what: str) -> None:
+    def violated(self, what: str) -> None:
         if what not in self.violations and len(self.violations) < 20:
             self.violations.append(what)
 
 
-def _is_state(operation: Operation) -> TypeGuard[Create | Set]:
-    """Whether it writes the state of a partition: its leader and its in-sync replicas."""
-    return isinstance(operation, Create | Set) and operation.path.endswith("/state")
+def _differ(log: Log, other: Log, start: int, end: int, *, is_cleaned: bool) -> bool:
+    """Whether two logs differ. Cleaned ones have gaps, each its own: only what both have is compared."""
+    ours, theirs = read_batches(log, start, end), read_batches(other, start, end)
+    if not is_cleaned:
+        return any(mine != yours for mine, yours in zip(ours, theirs, strict=False))
+    mine, yours = _records(ours), _records(theirs)
+    return any(mine[offset] != yours[offset] for offset in mine.keys() & yours.keys())
 
 
-def _controller_epoch(state: bytes) -> int:
-    """The epoch of the controller that wrote the state of a partition."""
-    epoch = json.loads(state)["controller_epoch"]
-    assert isinstance(epoch, int), f"the controller epoch is a number: {epoch!r}"
-    return epoch
+def _records(batches: Iterable[bytes]) -> dict[int, tuple[object, object]]:
+    return {record.offset: (record.key, record.value) for batch in batches for record in iterate_records(batch)}
 
 
 def _key(partition: Partition) -> Key:

@@ -3,7 +3,8 @@
 Brokers keep real files, each in a directory of its own. While a simulation runs, the few calls of `os` and `time` that
 matter go through here: random bytes come from the seed, the time of day from the process's own clock, and writes and
 syncs pass the disk of the process that makes them. A sync notes how long the file is. When a host loses power, whatever
-a file has beyond that is kept, cut anywhere, or left as zeros, as the seed decides: what a page cache may have done.
+a file of a log has beyond that is kept, cut anywhere, or has zeros or garbage in it, as the seed decides: what a page
+cache may have done.
 
 Calls from outside of any simulated process are left alone.
 """
@@ -23,6 +24,10 @@ from tidelog.testing.simulation.world import World
 
 _EPOCH_MS: Final = 1_700_000_000_000
 """When every simulation begins."""
+
+
+_INDEXES: Final = (".index", ".timeindex")
+_WRITTEN_IN_PLACE: Final = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 class SimulatedClock:
@@ -80,26 +85,40 @@ class Disk:
     def lose_power(self) -> None:
         """Forget some of what was written and not synced."""
         for path in sorted(_files_below(self.directory)):
-            if not path.endswith(".log"):
-                continue  # everything else is synced before it counts, or rebuilt after an unclean end
+            if not path.endswith(_WRITTEN_IN_PLACE):
+                continue  # everything else is synced before it takes the place of what was there
             stat = os.stat(path)
             synced = min(self._synced.get(stat.st_ino, 0), stat.st_size)
             unsynced = stat.st_size - synced
             if unsynced:
-                self._cut(path, synced, unsynced)
+                self._lose(path, synced, unsynced)
 
-    def _cut(self, path: str, synced: int, unsynced: int) -> None:
-        fate = self._world.random.randrange(4)
-        kept = synced + (unsynced if fate == 0 else 0 if fate == 1 else self._world.random.randrange(unsynced))
+    def damage_indexes(self, chance: random.Random) -> None:
+        """Remove some indexes, and cut others off within an entry."""
+        for path in sorted(_files_below(self.directory)):
+            size = os.stat(path).st_size
+            if path.endswith(_INDEXES) and chance.random() < 0.3:
+                if size < 2 or chance.random() < 0.5:
+                    os.unlink(path)
+                else:
+                    os.truncate(path, chance.randrange(size // 2) * 2 + 1)
+
+    def _lose(self, path: str, synced: int, unsynced: int) -> None:
+        """What becomes of a file's last bytes: kept, gone, cut, or some of them never written or something else."""
+        chance = self._world.random
+        fate = chance.choice(("kept", "gone", "cut", "zeros", "a hole", "garbage"))
+        if fate == "kept":
+            return
+        start = synced + (0 if fate == "gone" else chance.randrange(unsynced))
         size = synced + unsynced
-        if fate == 3:
-            # The length reached the disk, the last pages did not.
-            with open(path, "r+b") as file:
-                file.seek(kept)
-                file.write(bytes(size - kept))
-        else:
-            os.truncate(path, kept)
-        self.lost_bytes += size - kept
+        self.lost_bytes += size - start
+        if fate in ("gone", "cut"):
+            os.truncate(path, start)
+            return
+        stop = size if fate == "zeros" else chance.randrange(start, size) + 1
+        with open(path, "r+b") as file:
+            file.seek(start)
+            file.write(chance.randbytes(stop - start) if fate == "garbage" else bytes(stop - start))
 
 
 class Machine:

@@ -160,6 +160,8 @@ class End:
             self._network.break_connection(self)
             return
         self.under_way += len(data)
+        if self._network.on_sent is not None and data:
+            self._network.on_sent(self, data)
         world = self._network.world
         self._held.append((data, world.now))
         # Bytes of one stream arrive in order: never before what was sent earlier.
@@ -367,6 +369,8 @@ class Network:
     def __init__(self, world: World) -> None:
         self.world = world
         self.latency = Latency(world)
+        self.on_sent: Callable[[End, bytes], None] | None = None
+        """Sees what is sent from an end of a connection."""
         self._listeners: dict[tuple[str, int], Listener] = {}
         self._ends: dict[int, End] = {}
         self._hosts: dict[SimulatedLoop, str] = {}

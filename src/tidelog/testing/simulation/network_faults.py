@@ -6,6 +6,7 @@ A function here takes the broker that it happens to, and returns whether the fau
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from tidelog.testing.simulation.network import End
 from tidelog.testing.simulation.processes import BrokerProcess
@@ -16,13 +17,8 @@ def _other_host(cluster: Simulation, broker: BrokerProcess, chance: random.Rando
     return chance.choice([each.name for each in (*cluster.brokers, *cluster.clients) if each is not broker])
 
 
-def _cut(cluster: Simulation, broker: BrokerProcess, chance: random.Random, seconds: float, *, both_ways: bool) -> bool:
-    if len(cluster.brokers) + len(cluster.clients) < 2 or not cluster.may_strike():
-        return False
-    first, second = broker.name, _other_host(cluster, broker, chance)
-    pairs = [(first, second), (second, first)]
-    if not both_ways:
-        pairs = [chance.choice(pairs)]
+def cut_for(cluster: Simulation, pairs: Sequence[tuple[str, str]], seconds: float) -> None:
+    """Let nothing through in these directions for a while."""
     for source, target in pairs:
         cluster.world.tell("network", f"lets nothing through from {source} to {target}")
         cluster.network.cut(source, target)
@@ -30,18 +26,39 @@ def _cut(cluster: Simulation, broker: BrokerProcess, chance: random.Random, seco
     def heal() -> None:
         for source, target in pairs:
             cluster.network.heal(source, target)
-        cluster.world.tell("network", f"{first} and {second} reach each other again")
+        cluster.world.tell("network", f"{' and '.join(dict.fromkeys(pairs[0]))} reach each other again")
 
     cluster.world.after(seconds, heal)
+
+
+def cut_pair(cluster: Simulation, first: BrokerProcess, second: BrokerProcess, seconds: float) -> None:
+    """Let nothing through between two brokers for a while."""
+    cut_for(cluster, [(first.name, second.name), (second.name, first.name)], seconds)
+
+
+def _cut(cluster: Simulation, first: str, second: str, chance: random.Random, seconds: float, *, both: bool) -> bool:
+    if not cluster.may_strike():
+        return False
+    pairs = [(first, second), (second, first)]
+    cut_for(cluster, pairs if both else [chance.choice(pairs)], seconds)
     return True
 
 
 def cut_one_way(cluster: Simulation, broker: BrokerProcess, chance: random.Random, seconds: float) -> bool:
-    return _cut(cluster, broker, chance, seconds, both_ways=False)
+    return _cut(cluster, broker.name, _other_host(cluster, broker, chance), chance, seconds, both=False)
 
 
 def cut_both_ways(cluster: Simulation, broker: BrokerProcess, chance: random.Random, seconds: float) -> bool:
-    return _cut(cluster, broker, chance, seconds, both_ways=True)
+    return _cut(cluster, broker.name, _other_host(cluster, broker, chance), chance, seconds, both=True)
+
+
+def cut_brokers(cluster: Simulation, broker: BrokerProcess, chance: random.Random, seconds: float) -> bool:
+    """Two brokers do not reach each other, or one of them does not reach the other."""
+    others = [each.name for each in cluster.brokers if each is not broker]
+    if not others:
+        return False
+    both = chance.random() < 0.4
+    return _cut(cluster, broker.name, chance.choice(others), chance, seconds, both=both)
 
 
 def isolate(cluster: Simulation, broker: BrokerProcess, _chance: random.Random, seconds: float) -> bool:

@@ -16,11 +16,14 @@ Strike = Callable[[Simulation, BrokerProcess, random.Random, float], bool]
 """Make something happen to a broker for some seconds."""
 
 _SHUTDOWN_SECONDS: Final = 5.0
+_PAUSED_CLIENT_FACTOR: Final = 2.0
 _ROLLING_SECONDS: Final = 0.2
 """How often a rolling restart looks whether the next broker can be stopped."""
 
 
-def _restart_later(cluster: Simulation, broker: BrokerProcess, seconds: float) -> None:
+def restart_later(cluster: Simulation, broker: BrokerProcess, seconds: float) -> None:
+    """Start a broker after a while, unless it runs by then."""
+
     def restart() -> None:
         if not broker.is_alive:
             broker.start()
@@ -35,7 +38,7 @@ def kill(cluster: Simulation, broker: BrokerProcess, _chance: random.Random, sec
     if not cluster.may_strike():
         return False
     broker.kill()
-    _restart_later(cluster, broker, seconds)
+    restart_later(cluster, broker, seconds)
     return True
 
 
@@ -43,7 +46,7 @@ def shut_down(cluster: Simulation, broker: BrokerProcess, _chance: random.Random
     if not cluster.may_strike():
         return False
     broker.stop()
-    _restart_later(cluster, broker, seconds + _SHUTDOWN_SECONDS)
+    restart_later(cluster, broker, seconds + _SHUTDOWN_SECONDS)
     return True
 
 
@@ -80,12 +83,31 @@ def pause(cluster: Simulation, broker: BrokerProcess, _chance: random.Random, se
     return True
 
 
+def pause_client(cluster: Simulation, _broker: BrokerProcess, chance: random.Random, seconds: float) -> bool:
+    """A client stands still, most often for longer than its sessions last, and wakes as a zombie."""
+    running = [each for each in cluster.clients if each.is_alive and not each.is_paused]
+    if not running:
+        return False
+    client = chance.choice(running)
+    client.pause()
+    cluster.world.after(_PAUSED_CLIENT_FACTOR * seconds, lambda: client.resume() if client.is_paused else None)
+    return True
+
+
 def lose_power(cluster: Simulation, broker: BrokerProcess, _chance: random.Random, seconds: float) -> bool:
     """One host at a time, and only while every partition is elsewhere, too: more would lose records anywhere."""
     if not cluster.can_lose(broker):
         return False
     cluster.lose_power(broker)
-    _restart_later(cluster, broker, seconds)
+    restart_later(cluster, broker, seconds)
+    return True
+
+
+def damage_indexes(cluster: Simulation, broker: BrokerProcess, chance: random.Random, seconds: float) -> bool:
+    """A broker is killed, and when it is back some of its indexes are gone or cut off."""
+    if broker.disk is None or not kill(cluster, broker, chance, seconds):
+        return False
+    broker.disk.damage_indexes(chance)
     return True
 
 
@@ -129,6 +151,13 @@ def delay_watches(cluster: Simulation, _broker: BrokerProcess, chance: random.Ra
     return True
 
 
+def replace_controller(cluster: Simulation, _broker: BrokerProcess, chance: random.Random, seconds: float) -> bool:
+    """The active controller dies, or loses its session, and another one goes on with its work."""
+    active = [each for each in cluster.brokers if each.is_well and each.active_controller_epoch() is not None]
+    strike = chance.choice((kill, expire_session, depose))
+    return bool(active) and strike(cluster, active[0], chance, seconds)
+
+
 # --- clocks and disks ---
 
 
@@ -167,7 +196,7 @@ def _trouble_disk(cluster: Simulation, broker: BrokerProcess, seconds: float, *,
     def repair() -> None:
         disk.is_full = disk.is_failing = False
         cluster.world.tell(broker.name, "has its disk repaired")
-        _restart_later(cluster, broker, 0.5)
+        restart_later(cluster, broker, 0.5)
 
     cluster.world.after(seconds, repair)
     return True

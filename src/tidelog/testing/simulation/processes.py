@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from tidelog.broker.node import Node
 from tidelog.broker.server import Server
+from tidelog.broker.serving.node import Node
 from tidelog.broker.surroundings import Surroundings
+from tidelog.broker.topology.member import ClusterMember
 from tidelog.config import BrokerConfig, load_broker_config
+from tidelog.controller.context import ControllerContext
 from tidelog.metadata.image import ClusterImage
 from tidelog.metadata.store import Check, NodeData, Operation, Outcome, Result, Stat, Store, Watcher
 from tidelog.metadata.submission import submit_each
@@ -210,10 +212,17 @@ class BrokerProcess(Process):
     def active_controller_epoch(self) -> int | None:
         """The epoch in which this broker acts as the controller; None if it does not."""
         assert self.server is not None, f"{self.name} does not run"
-        member = self.server.node.member
-        if member is None or not member.controller.is_active:
+        topology = self.server.node.topology
+        if not isinstance(topology, ClusterMember) or not topology.is_controller:
             return None
-        return member.controller.controller.epoch
+        return topology.controller.controller.epoch
+
+    def controller_context(self) -> ControllerContext:
+        """What this broker knows of the cluster as its controller."""
+        assert self.server is not None, f"{self.name} does not run"
+        topology = self.server.node.topology
+        assert isinstance(topology, ClusterMember), f"{self.name} is no member of a cluster"
+        return topology.controller.controller.context
 
     def keep_running(self) -> None:
         """Start it, unless it runs."""

@@ -1,7 +1,7 @@
 """One seed from beginning to end: clients, faults, then peace, and the question whether every promise held.
 
-`run_seed` returns a `Report`. The schedule of a seed that fails can be shortened with `shorten`: faults are left out
-one by one, and stay out where the seed fails without them.
+`run_seed` returns a `Report`, also of a seed that ends with an exception. The schedule of a seed that fails can be
+shortened with `shorten`: faults and clients are left out one by one, and stay out where it fails without them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import asyncio
 import gc
 import logging
 import random
+import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -19,25 +20,42 @@ from time import process_time
 from typing import Final
 
 from tidelog.client import AsyncAdmin, ClientError, NewTopic
-from tidelog.testing.simulation import coordinator_state
-from tidelog.testing.simulation.cleaning import COMPACTED_TOPIC, COMPACTING_BROKER, soon_settled
+from tidelog.testing.simulation import coordinator_state, tree_rules
+from tidelog.testing.simulation.accounts import ACCOUNTS_SETTINGS, ACCOUNTS_TOPIC, Accounts
+from tidelog.testing.simulation.cleaning import (
+    COMPACTED_TOPIC,
+    COMPACTING_BROKER,
+    COMPACTING_COORDINATORS,
+    soon_settled,
+)
 from tidelog.testing.simulation.delay_switching import DELAY_ENABLE, DelaySwitching
 from tidelog.testing.simulation.delayed_load import DelayedLoad
 from tidelog.testing.simulation.delayed_state import DELAYED_TOPIC
 from tidelog.testing.simulation.faults import Fault, begin, draw_schedule
+from tidelog.testing.simulation.ghosts import Ghosts
 from tidelog.testing.simulation.history import History
 from tidelog.testing.simulation.machine import SimulatedClock
 from tidelog.testing.simulation.simulation import Simulation, SimulationFailed
 from tidelog.testing.simulation.swarm import Swarm, draw_swarm
-from tidelog.testing.simulation.workload import PARTITIONS, TOPIC, TRANSACTIONS_TOPIC, Workload, read_everything
+from tidelog.testing.simulation.workload import (
+    GROUPS,
+    PARTITIONS,
+    TOPIC,
+    TRANSACTIONS_TOPIC,
+    TRIMMED_SETTINGS,
+    TRIMMED_TOPIC,
+    Workload,
+    read_everything,
+)
 
 FAULT_SECONDS: Final = 8.0
-FAULTS_PER_SEED: Final = 6
+FAULTS_PER_SEED: Final = 8
 _HEALTHY_SECONDS_MAX: Final = 120.0
 _REST_SECONDS_MAX: Final = 60.0
 _DELAYED_SECONDS_MAX: Final = 300.0
 _CREATION_ATTEMPTS: Final = 50
 _STORY_LINES: Final = 60
+_SETTINGS_OF: Final = {ACCOUNTS_TOPIC: ACCOUNTS_SETTINGS, TRIMMED_TOPIC: TRIMMED_SETTINGS}
 
 
 @dataclass
@@ -53,6 +71,10 @@ class Report:
     schedule: Sequence[Fault] = ()
     has_delayed: bool = False
     """Whether there were delayed records in any case."""
+    features: Sequence[str] = ()
+    """What can be left out of the seed."""
+    without: frozenset[str] = frozenset()
+    """What was left out of it."""
     story: list[str] = field(default_factory=list)
     virtual_seconds: float = 0.0
     processor_seconds: float = 0.0
@@ -72,38 +94,58 @@ def warm_up() -> None:
 
 
 def run_seed(
-    seed: int, brokers: int = 3, schedule: Sequence[Fault] | None = None, *, has_delayed: bool = False
+    seed: int,
+    brokers: int = 3,
+    schedule: Sequence[Fault] | None = None,
+    *,
+    has_delayed: bool = False,
+    without: Collection[str] = (),
 ) -> Report:
     """Run one seed, with delayed records in any case if `has_delayed`.
 
-    A schedule of one's own is for trying a failing seed with fewer faults.
+    A schedule of one's own, and features that are left out, are for trying a failing seed with less in it.
     """
+    began = process_time()
+    swarm = draw_swarm(seed, brokers).without(without)
     if schedule is None:
         schedule = draw_schedule(seed, FAULT_SECONDS, FAULTS_PER_SEED)
-    report = Report(seed, schedule=schedule, has_delayed=has_delayed)
-    began = process_time()
-    swarm = draw_swarm(seed, brokers)
+    report = Report(
+        seed, schedule=schedule, has_delayed=has_delayed, features=swarm.features, without=frozenset(without)
+    )
     if has_delayed:
         swarm = replace(swarm, has_delayed=True)
-    settings = swarm.settings
-    with ExitStack() as undo:
-        failed_requests = undo.enter_context(_quiet())
-        if swarm.has_delayed:
-            undo.enter_context(soon_settled())
-            settings = {**settings, **(COMPACTING_BROKER if swarm.is_compacted else {})}
-        cluster = undo.enter_context(Simulation(seed, brokers, settings))
+    with _quiet() as failed_requests:
         try:
-            _live(cluster, report, swarm)
+            _simulate(report, swarm, brokers)
         except SimulationFailed as failure:
             report.anomalies.append(str(failure).partition("\n")[0])
-        report.anomalies += cluster.invariants.violations
+        except Exception as error:  # a defect of a broker, a client or the simulator, found by this seed like any other
+            report.anomalies.append(f"exception: {error!r}")
+            report.story += "".join(traceback.format_exception(error)).splitlines()
         report.anomalies += failed_requests.found
-        report.counts.update({step.value: number for step, number in cluster.invariants.steps.items()})
-        report.story = cluster.world.story(_STORY_LINES)
-        report.virtual_seconds = cluster.world.now
-        report.events = cluster.world.events_run
     report.processor_seconds = process_time() - began
     return report
+
+
+def _simulate(report: Report, swarm: Swarm, brokers: int) -> None:
+    settings = swarm.settings
+    with ExitStack() as undo:
+        if swarm.has_delayed:
+            undo.enter_context(soon_settled())
+        if swarm.is_cleaned or (swarm.has_delayed and swarm.is_compacted):
+            settings = {**settings, **COMPACTING_BROKER}
+        if swarm.is_cleaned:
+            settings = {**settings, **COMPACTING_COORDINATORS}
+        cluster = undo.enter_context(Simulation(report.seed, brokers, settings))
+        try:
+            _live(cluster, report, swarm)
+        finally:
+            report.anomalies += cluster.invariants.violations
+            report.counts.update({step.value: number for step, number in cluster.invariants.steps.items()})
+            report.counts.update({f"brokers refuse: {name}": n for name, n in cluster.invariants.refusals.items()})
+            report.story = cluster.world.story(_STORY_LINES)
+            report.virtual_seconds = cluster.world.now
+            report.events = cluster.world.events_run
 
 
 def _live(cluster: Simulation, report: Report, swarm: Swarm) -> None:
@@ -113,8 +155,15 @@ def _live(cluster: Simulation, report: Report, swarm: Swarm) -> None:
         broker.clock.skew_ms = skew_ms
     workload = Workload(history, cluster.bootstrap_servers, chance, swarm)
     topics = (TOPIC, TRANSACTIONS_TOPIC, *((DELAYED_TOPIC,) if swarm.has_delayed else ()))
-    cluster.run(cluster.client().run(_create_topics(cluster.bootstrap_servers, swarm, topics)))
+    aside = (
+        *((ACCOUNTS_TOPIC,) if swarm.is_cleaned else ()),
+        *((TRIMMED_TOPIC,) if "trimmed topic" in swarm.clients else ()),
+    )
+    cluster.run(cluster.client().run(_create_topics(cluster.bootstrap_servers, swarm, (*topics, *aside))))
     workload.start(cluster.client)
+    accounts = Accounts(workload, cluster.seed)
+    if swarm.is_cleaned:
+        workload.add(accounts.life, cluster.client())
     delayed = DelayedLoad(
         workload,
         random.Random(f"delayed load {cluster.seed}"),
@@ -126,6 +175,9 @@ def _live(cluster: Simulation, report: Report, swarm: Swarm) -> None:
         for life in delayed.lives():
             workload.add(life, cluster.client())
         switching.schedule(FAULT_SECONDS)
+    ghosts = Ghosts(cluster)
+    if swarm.is_haunted:
+        ghosts.start()
     began = cluster.world.now
 
     def on_fired(name: str) -> None:
@@ -145,8 +197,15 @@ def _live(cluster: Simulation, report: Report, swarm: Swarm) -> None:
     if swarm.has_delayed:
         _deliver_the_rest(cluster, delayed)
     cluster.run(cluster.client().run(read_everything(cluster.bootstrap_servers, history, topics)))
+    for kind in sorted(swarm.clients & GROUPS.keys()):
+        cluster.run(cluster.client().run(workload.drain(kind)))
+    if "read-process-write" in swarm.clients:
+        report.anomalies += cluster.run(cluster.client().run(workload.unprocessed()))
+    if swarm.is_cleaned:
+        report.anomalies += cluster.run(cluster.client().run(accounts.anomalies(cluster.bootstrap_servers)))
     cluster.invariants.check_at_rest(from_start=True)
     report.counts.update(workload.counts)
+    report.counts.update(ghosts.sent)
     report.anomalies += workload.errors() + workload.violations + history.anomalies() + cluster.defects()
     report.anomalies += delayed.anomalies(cluster, is_switched=switching.is_switched)
 
@@ -154,10 +213,13 @@ def _live(cluster: Simulation, report: Report, swarm: Swarm) -> None:
 def _come_to_rest(cluster: Simulation) -> None:
     """Transactions that were left open time out, those that are decided get their markers, and all is replicated.
 
+    Topics that are to be deleted are gone, and partitions that are on the move arrive.
+
     A record with acks=1 may be acknowledged and not yet replicated. Read before that, the end would lack it.
     """
 
     def unfinished() -> Iterator[str]:
+        yield from tree_rules.unfinished(cluster.tree)
         for broker in cluster.brokers:
             for transaction in coordinator_state.unfinished_transactions(broker):
                 yield f"{transaction.transactional_id} is {transaction.state.value} on {broker.name}"
@@ -168,7 +230,7 @@ def _come_to_rest(cluster: Simulation) -> None:
                 if log.high_watermark < log.log_end_offset:
                     yield f"{partition.topic}-{partition.index} has records that {broker.name} alone has"
 
-    cluster.wait_for(unfinished, "every transaction is complete and every record replicated", _REST_SECONDS_MAX)
+    cluster.wait_for(unfinished, "nothing is left half-done", _REST_SECONDS_MAX)
 
 
 def _deliver_the_rest(cluster: Simulation, delayed: DelayedLoad) -> None:
@@ -198,17 +260,23 @@ def _topic_settings(name: str, swarm: Swarm) -> dict[str, str]:
     settings = {"min.insync.replicas": str(min(2, swarm.replicas))}
     if name == DELAYED_TOPIC:
         settings |= {DELAY_ENABLE: "true", **(COMPACTED_TOPIC if swarm.is_compacted else {})}
-    return settings
+    return settings | _SETTINGS_OF.get(name, {})
 
 
 def shorten(report: Report, brokers: int = 3) -> Report:
-    """The same seed with as few faults as it takes to fail."""
+    """The same seed with as few faults, clients and features as it takes to fail."""
     shortest = report
-    for fault in list(report.schedule):
-        rest = [each for each in shortest.schedule if each is not fault]
-        tried = run_seed(report.seed, brokers, rest, has_delayed=report.has_delayed)
+
+    def tries(schedule: Sequence[Fault], without: Collection[str]) -> None:
+        nonlocal shortest
+        tried = run_seed(report.seed, brokers, schedule, has_delayed=report.has_delayed, without=without)
         if tried.failed:
             shortest = tried
+
+    for fault in list(report.schedule):
+        tries([each for each in shortest.schedule if each is not fault], shortest.without)
+    for feature in report.features:
+        tries(shortest.schedule, shortest.without | {feature})
     return shortest
 
 
@@ -229,7 +297,7 @@ class _FailedRequests(logging.Handler):
 @contextmanager
 def _quiet() -> Iterator[_FailedRequests]:
     """Brokers and clients have much to say about faults; only requests that fail by a defect matter."""
-    everything, requests = logging.getLogger("tidelog"), logging.getLogger("tidelog.broker.dispatcher")
+    everything, requests = logging.getLogger("tidelog"), logging.getLogger("tidelog.broker.serving.dispatcher")
     levels = everything.level, requests.level, requests.propagate
     failed = _FailedRequests()
     everything.setLevel(logging.CRITICAL + 1)

@@ -42,8 +42,10 @@ _SETTINGS: Final = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "100",
-    "group.consumer.session.timeout.ms": "6000",
-    "group.consumer.heartbeat.interval.ms": "1500",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.heartbeat.interval.ms": "800",
+    "log.retention.check.interval.ms": "700",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
     # Less time between two faults, and fewer requests that bring nothing.
     "zookeeper.session.timeout.ms": "2000",
@@ -100,6 +102,12 @@ class Simulation:
         self._undo = ExitStack()
 
     def __enter__(self) -> Self:
+        with self._undo:  # also where the start fails
+            self._start()
+            self._undo = self._undo.pop_all()
+        return self
+
+    def _start(self) -> None:
         directory = tempfile.mkdtemp(prefix="tidelog-simulation-", dir=_MEMORY if os.path.isdir(_MEMORY) else None)
         self._undo.callback(shutil.rmtree, directory, ignore_errors=True)
         self._undo.enter_context(_collection_at_the_end())
@@ -119,14 +127,13 @@ class Simulation:
             )
             self.brokers.append(broker)
         self.invariants = Invariants(self.brokers)
-        self.tree.on_written = self.invariants.check_write
+        self.tree.on_written = self.invariants.tree.check
         self._undo.enter_context(self.invariants.watching())
         self.world.after_event = self._after_event
         self.world.after(_COMPARE_SECONDS, self._check_at_rest)
         for broker in self.brokers:
             broker.start()
         self.wait_until(lambda: all(each.is_serving for each in self.brokers), "every broker serves")
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -190,6 +197,19 @@ class Simulation:
             if broker.is_alive and broker.is_paused:
                 broker.resume()
             broker.keep_running()
+        for client in self.clients:
+            if client.is_paused:
+                client.resume()
+
+    @property
+    def replica_lag_seconds(self) -> float:
+        """How long a follower may lag and stay in sync."""
+        return int(self._settings["replica.lag.time.max.ms"]) / 1000
+
+    @property
+    def syncs_every_record(self) -> bool:
+        """Whether records are synced before they are acknowledged."""
+        return self._settings.get("log.flush.interval.messages") == "1"
 
     def is_healthy(self) -> bool:
         """Every broker serves, and every partition has a leader and all its replicas in sync."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from tidelog.client import (
@@ -71,8 +72,20 @@ _FAST_CONSUMER: Final = {
     "auto.offset.reset": "earliest",
 }
 
-_CLASSIC: Final[dict[str, object]] = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 1_500}
+CLASSIC: Final[dict[str, object]] = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 800}
 """With the newer protocol the broker decides about these."""
+CONSUMER: Final[dict[str, object]] = {"group.protocol": "consumer"}
+GROUPS: Final = {
+    "classic group": ("group", CLASSIC),
+    "consumer group": ("consumers", CONSUMER),
+    "static members": ("static", CLASSIC),
+    "static consumers": ("static-consumers", CONSUMER),
+}
+"""The groups by the kind of client: name and protocol."""
+TRIMMED_TOPIC: Final = "trimmed"
+"""Its segments are small and soon deleted: what was sent there may be gone at the end."""
+TRIMMED_SETTINGS: Final = {"segment.bytes": "300", "retention.bytes": "900", "retention.ms": "1500"}
+_INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 
 
 class Workload:
@@ -117,16 +130,26 @@ class Workload:
             yield lambda: self._produce("plain", acks="all", idempotent=False)
         if "leader-only producer" in kinds:
             yield lambda: self._produce("leader-only", acks="1", idempotent=False)
+        if "pipelining producer" in kinds:
+            yield self._pipeline
         if "second transactional producer" in kinds:
             yield lambda: self._transact("tx-1")
         if "reader" in kinds:
             yield lambda: self.read_all("reader", TOPIC, "read_uncommitted")
-        if "classic group" in kinds:
-            yield lambda: self._join_group("group", "member-0", _CLASSIC)
-            yield lambda: self._join_group("group", "member-1", _CLASSIC)
-        if "consumer group" in kinds:
-            yield lambda: self._join_group("consumers", "member-2", {"group.protocol": "consumer"})
-            yield lambda: self._join_group("consumers", "member-3", {"group.protocol": "consumer"})
+        for kind, (group, protocol) in GROUPS.items():
+            if kind in kinds:
+                # Two members of the same instance id are one member that was replaced, and its zombie.
+                is_static = kind.startswith("static")
+                for number in range(3 if is_static else 2):
+                    instance = f"{group}-{number % 2}" if is_static else None
+                    yield partial(self._join_group, group, f"{group}-member-{number}", protocol, instance)
+        if "rival transactional producers" in kinds:
+            yield lambda: self._transact("tx-rival", is_rival=True)
+            yield lambda: self._transact("tx-rival", is_rival=True)
+        if "trimmed topic" in kinds:
+            self.history.deleted_topics.add(TRIMMED_TOPIC)
+            yield lambda: self._produce("trimmed", acks="all", idempotent=True, topic=TRIMMED_TOPIC)
+            yield lambda: self._produce("trimmed leader-only", acks="1", idempotent=False, topic=TRIMMED_TOPIC)
         if "read-process-write" in kinds:
             yield self._process
 
@@ -156,7 +179,7 @@ class Workload:
 
     # --- producers ---
 
-    async def _produce(self, name: str, *, acks: str, idempotent: bool) -> None:
+    async def _produce(self, name: str, *, acks: str, idempotent: bool, topic: str = TOPIC) -> None:
         settings = {**self.producer_settings, "acks": acks, "enable.idempotence": idempotent}
         self.count("producers")
         instance = f"{name} {self.counts['producers']}" if idempotent else None
@@ -166,8 +189,30 @@ class Workload:
                     value = self.new_value(name)
                     acks_all = acks == "all"
                     send = self.history.send(value, acks_all=acks_all, idempotent=idempotent, producer=instance)
-                    await self._send_one(producer, TOPIC, self._random.randrange(PARTITIONS), value, send)
+                    await self._send_one(producer, topic, self._random.randrange(PARTITIONS), value, send)
                 await asyncio.sleep(self._random.uniform(0.05, 1.5))
+
+    async def _pipeline(self) -> None:
+        """Several requests are under way at a time, each with one batch."""
+        settings = {**self.producer_settings, "acks": "all", "enable.idempotence": True, "batch.size": 1}
+        self.count("producers")
+        instance = f"pipelining {self.counts['producers']}"
+        async with AsyncProducer(settings) as producer:
+            while not self.is_stopping:
+                partition = self._random.randrange(PARTITIONS)
+                values = [self.new_value("pipelining") for _ in range(self._random.randrange(2, 9))]
+                sends = [self.history.send(value, producer=instance) for value in values]
+                results = await asyncio.gather(
+                    *(
+                        self._send_one(producer, TOPIC, partition, value, send)
+                        for value, send in zip(values, sends, strict=True)
+                    ),
+                    return_exceptions=True,
+                )
+                for result in results:
+                    if isinstance(result, BaseException):
+                        raise result
+                await asyncio.sleep(self._random.uniform(0.05, 0.8))
 
     async def _send_one(self, producer: AsyncProducer, topic: str, partition: int, value: bytes, send: Send) -> None:
         try:
@@ -184,27 +229,33 @@ class Workload:
 
     # --- transactions ---
 
-    async def _transact(self, transactional_id: str) -> None:
+    async def _transact(self, transactional_id: str, *, is_rival: bool = False) -> None:
+        """Rivals have one transactional id: each fences the other, and their transactions time out soon."""
         settings = {
             **self.producer_settings,
             "transactional.id": transactional_id,
-            "transaction.timeout.ms": 10_000,
+            "transaction.timeout.ms": 2_000 if is_rival else 10_000,
         }
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + (self._random.uniform(0.5, 4.0) if is_rival else 1e9)
         async with AsyncProducer(settings) as producer:
             await producer.init_transactions()
-            while not self.is_stopping:
+            while not self.is_stopping and loop.time() < ends_at:
                 await self._one_transaction(producer)
                 await asyncio.sleep(self._random.uniform(0.05, 2.0))
 
     async def _one_transaction(self, producer: AsyncProducer) -> None:
         transaction = Transaction()
         await producer.begin()
-        sends = []
+        waits = self._random.random() < 0.6
         for _ in range(self._random.randrange(1, 6)):
             value = self.new_value("transactional")
             send = self.history.send(value, transaction=transaction)
             partition = self._random.randrange(PARTITIONS)
-            sends.append((send, partition))
+            if not waits:
+                # The end of the transaction waits for it, and fails if it is lost.
+                await producer.send(TRANSACTIONS_TOPIC, value, partition=partition)
+                continue
             await self._send_one(producer, TRANSACTIONS_TOPIC, partition, value, send)
             # An acknowledged record of a transaction counts once the transaction is committed.
             send.outcome = Outcome.UNKNOWN
@@ -266,7 +317,7 @@ class Workload:
 
     async def _reassign(self, admin: AsyncAdmin) -> bool:
         """Other brokers, where there are more of them than replicas; another preferred leader in any case."""
-        topic = self._random.choice((TOPIC, TRANSACTIONS_TOPIC, *self._extra))
+        topic = self._random.choice((TOPIC, TRANSACTIONS_TOPIC, *_INTERNAL_TOPICS, *self._extra))
         described = (await admin.describe_topics([topic]))[topic]
         partition = self._random.choice(described.partitions)
         brokers = range(self._servers.count(",") + 1)
@@ -275,7 +326,9 @@ class Workload:
         return True
 
     async def _elect(self, admin: AsyncAdmin) -> bool:
-        await admin.elect_leaders([TopicPartition(TOPIC, index) for index in range(PARTITIONS)])
+        topic = self._random.choice((TOPIC, TRANSACTIONS_TOPIC, *_INTERNAL_TOPICS))
+        described = (await admin.describe_topics([topic]))[topic]
+        await admin.elect_leaders([TopicPartition(topic, each.partition) for each in described.partitions])
         return True
 
     # --- readers ---
@@ -290,11 +343,12 @@ class Workload:
                     _note(reader, record)
                     self.count("reads")
 
-    async def _join_group(self, group: str, name: str, protocol: dict[str, object]) -> None:
+    async def _join_group(self, group: str, name: str, protocol: dict[str, object], instance: str | None) -> None:
         """Be a member for a while: members come and go, so that the group rebalances."""
         settings = {
             **_FAST_CONSUMER,
             **protocol,
+            **({} if instance is None else {"group.instance.id": instance}),
             "bootstrap.servers": self._servers,
             "group.id": group,
             "enable.auto.commit": False,
@@ -304,15 +358,34 @@ class Workload:
             ends_at = asyncio.get_running_loop().time() + self._random.uniform(2, 12)
             while not self.is_stopping and asyncio.get_running_loop().time() < ends_at:
                 records = await consumer.poll(timeout_s=1)
-                self._check_ownership(group, name, consumer)
-                for _ in records:
-                    self.count("reads of a group")
+                self._check_ownership(group, instance or name, consumer)
+                self._note_all(group, name, records)
                 if records:
                     await self._commit(consumer)
 
+    def _note_all(self, group: str, name: str, records: Iterable[ConsumerRecord[Any, Any]]) -> None:
+        """Each poll has a reader of its own: a partition that comes back is read again from what was committed."""
+        reader = self.history.reader(name, group=group)
+        for record in records:
+            _note(reader, record)
+            self.count("reads of a group")
+
+    async def drain(self, kind: str) -> None:
+        """At the end, when all is well: read what the members of a group have left, from what they have committed."""
+        group, protocol = GROUPS[kind]
+        places = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+        settings = {**_FAST_CONSUMER, **protocol, "bootstrap.servers": self._servers, "group.id": group}
+        async with AsyncConsumer(settings) as consumer:
+            ends = await consumer.end_offsets(*places)
+            await consumer.subscribe([TOPIC])
+            while not set(places) <= set(consumer.assignment) or any(
+                [await consumer.position(place) < ends[place] for place in places]
+            ):
+                self._note_all(group, "the last member", await consumer.poll(timeout_s=1))
+
     async def _process(self) -> None:
         """Read, and write what was read with its offsets in one transaction."""
-        consuming = {**_FAST_CONSUMER, **_CLASSIC, "bootstrap.servers": self._servers, "group.id": "processors"}
+        consuming = {**_FAST_CONSUMER, **CLASSIC, "bootstrap.servers": self._servers, "group.id": "processors"}
         producing = {**self.producer_settings, "transactional.id": "tx-processor"}
         async with (
             AsyncProducer(producing) as producer,
@@ -341,6 +414,17 @@ class Workload:
         await producer.commit()
         transaction.verdict = Verdict.COMMITTED
         self.count("read-process-write transactions")
+
+    async def unprocessed(self) -> list[str]:
+        """At the end: records below the offsets of read-process-write that led to no committed record."""
+        places = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+        settings = {**_FAST_CONSUMER, "bootstrap.servers": self._servers, "group.id": "processors"}
+        async with AsyncConsumer(settings) as consumer:
+            await consumer.assign(places)
+            committed = await consumer.committed(*places)
+        return self.history.unprocessed(
+            {(place.topic, place.partition): found.offset for place, found in committed.items() if found}
+        )
 
     async def _commit(self, consumer: AsyncConsumer) -> None:
         try:

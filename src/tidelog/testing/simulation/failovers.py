@@ -1,0 +1,178 @@
+"""Faults that belong together: several of them inside one failover, aimed at its narrowest steps.
+
+A function here takes the broker that it happens to, and returns whether the fault applied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from typing import Final
+
+from tidelog.client import AsyncAdmin, ClientError, TopicPartition
+from tidelog.replication.partition import Partition
+from tidelog.testing.simulation import network_faults, process_faults
+from tidelog.testing.simulation.invariants import Step
+from tidelog.testing.simulation.processes import BrokerProcess
+from tidelog.testing.simulation.simulation import Simulation
+from tidelog.wire.errors import ApiError
+
+_LATE_SECONDS: Final = 2.5
+
+
+def _lag_seconds(cluster: Simulation) -> float:
+    """After this time a follower that does not fetch has left the in-sync replicas: they are looked at now and then."""
+    return 1.6 * cluster.replica_lag_seconds
+
+
+def cut_off_from_all_but_clients(
+    cluster: Simulation, broker: BrokerProcess, chance: random.Random, seconds: float
+) -> bool:
+    """A leader that goes on serving its clients while another one is elected."""
+    return network_faults.isolate(cluster, broker, chance, seconds + 2) and process_faults.depose(
+        cluster, broker, chance, seconds
+    )
+
+
+def lose_leader_behind_a_follower(
+    cluster: Simulation, broker: BrokerProcess, chance: random.Random, seconds: float
+) -> bool:
+    """A follower leaves the ISR because it alone does not reach the leader; with the next commit the leader is gone."""
+    followers = _other_brokers(cluster, broker)
+    if not followers or not cluster.may_strike():
+        return False
+    follower = chance.choice(followers)
+    network_faults.cut_pair(cluster, broker, follower, _lag_seconds(cluster) + seconds)
+
+    def on_commit(committing: BrokerProcess) -> bool:
+        return committing is broker and process_faults.kill(cluster, broker, chance, seconds)
+
+    def on_shrunk(shrinking: BrokerProcess) -> bool:
+        if shrinking is broker:
+            cluster.arm(Step.COMMITTED, on_commit)
+        return shrinking is broker
+
+    cluster.arm(Step.ISR_SHRANK, on_shrunk)
+    return True
+
+
+def kill_all(cluster: Simulation, _broker: BrokerProcess, chance: random.Random, seconds: float) -> bool:
+    """Every broker is killed: what they wrote is there, what they knew is as old as their checkpoints."""
+    if not cluster.may_strike():
+        return False
+    for each in cluster.brokers:
+        if each.is_alive and not each.is_paused:
+            process_faults.kill(cluster, each, chance, chance.uniform(0.1, seconds))
+    return True
+
+
+def kill_all_behind_a_follower(
+    cluster: Simulation, broker: BrokerProcess, chance: random.Random, seconds: float
+) -> bool:
+    """Every broker is killed after one of them has left the in-sync replicas; one of the others comes back late.
+
+    What leads then knows an old high watermark, and cannot move it before a follower has joined.
+    """
+    others = _other_brokers(cluster, broker)
+    lag = _lag_seconds(cluster)
+    if not others or not network_faults.isolate(cluster, broker, chance, lag):
+        return False
+    late = chance.choice(others)
+
+    def strike() -> None:
+        if cluster.is_at_peace or not cluster.may_strike():
+            return
+        for each in cluster.brokers:
+            if each.is_alive and not each.is_paused:
+                process_faults.kill(cluster, each, chance, 0.1 + seconds / 8 + _LATE_SECONDS * (each is late))
+
+    cluster.world.after(lag, strike)
+    return True
+
+
+def lose_all_power(cluster: Simulation, _broker: BrokerProcess, chance: random.Random, seconds: float) -> bool:
+    """Every host loses power: nothing acknowledged is lost where every record is synced before that."""
+    alive = [each for each in cluster.brokers if each.is_alive]
+    if not cluster.syncs_every_record or len(alive) < len(cluster.brokers) or not cluster.may_strike():
+        return False
+    for each in alive:
+        each.lose_power()
+        process_faults.restart_later(cluster, each, chance.uniform(0.1, seconds))
+    return True
+
+
+def lose_answer_about_grown_isr(
+    cluster: Simulation, controller: BrokerProcess, _chance: random.Random, seconds: float
+) -> bool:
+    """The controller has added a follower to an ISR; the leader does not hear of it, nor from the follower again."""
+    growth = cluster.invariants.tree.last_growth
+    if growth is None or not cluster.may_strike():
+        return False
+    leader, follower = cluster.brokers[growth.leader], cluster.brokers[growth.added]
+    if controller is leader or not leader.is_serving:
+        return False
+    lasting = _lag_seconds(cluster) + seconds
+    cluster.world.tell("simulator", f"{leader.name} does not hear that {follower.name} is in sync")
+    network_faults.cut_pair(cluster, leader, follower, lasting)
+    if controller is not follower:
+        network_faults.cut_for(cluster, [(controller.name, leader.name)], lasting)
+    return True
+
+
+def lose_answer_when_a_follower_is_back(
+    cluster: Simulation, broker: BrokerProcess, chance: random.Random, seconds: float
+) -> bool:
+    """A follower is away until it has left the in-sync replicas; when it is back, no leader hears of it."""
+    if not network_faults.isolate(cluster, broker, chance, _lag_seconds(cluster)):
+        return False
+
+    def on_grown(controller: BrokerProcess) -> bool:
+        growth = cluster.invariants.tree.last_growth
+        is_back = growth is not None and growth.added == broker.broker_id
+        return is_back and lose_answer_about_grown_isr(cluster, controller, chance, seconds)
+
+    cluster.arm(Step.ISR_GROWN, on_grown)
+    return True
+
+
+def pass_leadership_to_and_fro(
+    cluster: Simulation, _broker: BrokerProcess, chance: random.Random, seconds: float
+) -> bool:
+    """Two brokers that do not reach each other lead a partition by turns, each for a moment."""
+    able = [each for each in cluster.brokers if each.is_well and each.active_controller_epoch() is None]
+    if len(able) < 2 or not cluster.may_strike():
+        return False
+    first, second = chance.sample(able, 2)
+    shared = [each for each in first.partitions() if _is_shared(each, second)]
+    if not shared:
+        return False
+    partition = chance.choice(shared)
+    network_faults.cut_pair(cluster, first, second, 1.0 + seconds / 2)
+    pauses = [chance.uniform(0.0, 0.4) for _ in range(6)]
+    cluster.client().run(_elect_by_turns(cluster, partition, [first.broker_id, second.broker_id], pauses))
+    return True
+
+
+async def _elect_by_turns(cluster: Simulation, partition: Partition, pair: list[int], pauses: list[float]) -> None:
+    where = TopicPartition(partition.topic, partition.index)
+    rest = [each for each in partition.replicas if each not in pair]
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "request.timeout.ms": 2_000}
+    with suppress(ClientError, ApiError):
+        async with AsyncAdmin({**settings, "default.api.timeout.ms": 3_000, "bootstrap.timeout.ms": 5_000}) as admin:
+            for pause in pauses:
+                if cluster.is_at_peace:
+                    return
+                pair.reverse()
+                await admin.alter_partition_reassignments({where: [*pair, *rest]})
+                await admin.elect_leaders([where])
+                await asyncio.sleep(pause)
+
+
+def _is_shared(partition: Partition, other: BrokerProcess) -> bool:
+    theirs = other.find_partition(partition.topic, partition.index)
+    return partition.topic in ("events", "orders") and theirs is not None and bool(partition.replicas)
+
+
+def _other_brokers(cluster: Simulation, broker: BrokerProcess) -> list[BrokerProcess]:
+    return [each for each in cluster.brokers if each is not broker and each.is_serving]
