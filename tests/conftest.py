@@ -8,6 +8,7 @@ process waits for another's last one.
 import gc
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +118,16 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # Kafka and Spark live for seconds here: what the second compiler of their JVMs gains, they never see.
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Close with what was skipped for want of a program, and how to get it."""
+    reasons = Counter(str(each.longrepr[2]) for each in terminalreporter.stats.get("skipped", ()))
+    missing = {reason: count for reason, count in reasons.items() if "not installed" in reason}
+    if missing:
+        listed = ", ".join(f"{reason.removeprefix('Skipped: ')} ({count})" for reason, count in sorted(missing.items()))
+        text = f"{sum(missing.values())} tests were skipped: {listed}. `make test-deps` installs what they need."
+        terminalreporter.write_line(text, yellow=True)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,8 @@
 """Runs the examples of docs/clients.md as they stand, but for the addresses and for loops without an end."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,9 @@ class Enough(Exception):
     """The example has shown what it does."""
 
 
-def run_examples(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run every example against the brokers at `servers`; consumers that read on and on end when they are idle."""
+@contextmanager
+def until_idle(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Consumers that read on and on raise `Enough` when they have read everything; it ends the block."""
     poll = Consumer.poll
 
     def poll_or_end(self: Consumer, timeout_s: float = 1.0) -> Any:
@@ -27,14 +30,18 @@ def run_examples(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
             raise Enough
         return records
 
-    monkeypatch.setattr(Consumer, "poll", poll_or_end)
+    with monkeypatch.context() as patched, suppress(Enough):
+        patched.setattr(Consumer, "poll", poll_or_end)
+        yield
+
+
+def run_examples(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run every example against the brokers at `servers`; consumers that read on and on end when they are idle."""
     with registry_server() as registry:
         for example in EXAMPLES:
             code = example.replace("localhost:9092", servers).replace("http://localhost:8081", registry.url)
-            try:
+            with until_idle(monkeypatch):
                 exec(compile(code, str(DOCUMENT), "exec"), {"__name__": "example"})
-            except Enough:
-                continue
 
 
 def check_output(printed: str) -> None:

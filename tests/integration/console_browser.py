@@ -83,10 +83,21 @@ class Chromium:
 
     def follow(self, words: str) -> str:
         """Click the link or button with these words, or this label."""
+        self._leave_by(self._called(words).click)
+        return self.text
+
+    def press(self, words: str) -> None:
+        """Click the link or button with these words, or this label, and stay on the page."""
+        self._called(words).click()
+
+    def tick(self, label: str) -> None:
+        """Click the box with this label."""
+        self.driver.find_element(By.CSS_SELECTOR, f"main input[aria-label='{label}']").click()
+
+    def _called(self, words: str) -> Any:
         for element in self.driver.find_elements(By.CSS_SELECTOR, "main a, main button, header a, header button"):
             if words in (element.text.strip(), element.get_attribute("aria-label")):
-                self._leave_by(element.click)
-                return self.text
+                return element
         raise AssertionError(f"{self.driver.current_url} has no {words!r}:\n{self.text}")
 
     def fill(self, **values: str) -> None:

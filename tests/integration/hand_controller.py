@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.client.fake_broker import CLOSE, HOST, FakeBroker
-from tidelog.broker.channels import BrokerChannels
 from tidelog.broker.server import Server
 from tidelog.broker.surroundings import Surroundings
+from tidelog.broker.topology.channels import BrokerChannels
 from tidelog.client.aio.transport import PlainConnector
 from tidelog.config import load_broker_config
 from tidelog.metadata import paths
@@ -23,27 +23,31 @@ from tidelog.testing._settings import broker_properties
 from tidelog.testing.memory_store import MemoryTree
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
+from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from tidelog.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
-    FetchRequest,
-    FetchResponse,
+    PartitionDataResponse,
+    TopicDataResponse,
+)
+from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from tidelog.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+)
+from tidelog.wire.messages.stop_replica import (
+    StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
-    UpdateMetadataRequest,
+    StopReplicaTopicState,
 )
-from tidelog.wire.messages.alter_partition import PartitionDataResponse, TopicDataResponse
-from tidelog.wire.messages.fetch import FetchPartition, FetchTopic, PartitionData
-from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrTopicState
-from tidelog.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaTopicState
 from tidelog.wire.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
 

@@ -11,8 +11,8 @@ from typing import Self, TypeVar
 
 import uvloop
 
-from tidelog.broker.node import Node
 from tidelog.broker.server import Server
+from tidelog.broker.serving.node import Node
 from tidelog.config import load_broker_config
 from tidelog.testing._settings import broker_properties
 

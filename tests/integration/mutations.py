@@ -9,10 +9,11 @@ from typing import Any
 
 from tests.integration.raw_client import batch_of, frame_of
 from tidelog.broker.handlers import handlers
-from tidelog.broker.routes import request_name
+from tidelog.broker.requests.routes import request_name
 from tidelog.records.compression import Codec
 from tidelog.wire import messages
-from tidelog.wire.schema import Field, Message, Struct
+from tidelog.wire.fields import Declared
+from tidelog.wire.schema import Field, Message
 
 VICTIM_TOPIC = "victim"
 _EXTREMES = (0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x00FFFFFF, 0xFF000000)
@@ -30,7 +31,7 @@ def plausible(request: type[Message], version: int, source: random.Random) -> Me
     return _struct(request, version, source)  # type: ignore[return-value]
 
 
-def _struct(cls: type[Struct], version: int, source: random.Random) -> Struct:
+def _struct(cls: type[Declared], version: int, source: random.Random) -> Declared:
     values = {name: _value(field, name, version, source) for name, field in cls.fields.items() if field.is_in(version)}
     return cls(**values)
 
@@ -47,7 +48,7 @@ def _value(field: Field, name: str, version: int, source: random.Random) -> Any:
     return source.choice(_VALUES[field.kind])
 
 
-def _element(element: str | type[Struct], name: str, version: int, source: random.Random) -> Any:
+def _element(element: str | type[Declared], name: str, version: int, source: random.Random) -> Any:
     if isinstance(element, type):
         return _struct(element, version, source)
     return source.choice(_TAMED.get(name) or _VALUES[element])

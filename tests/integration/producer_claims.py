@@ -325,6 +325,8 @@ def test_an_unknown_topic_is_waited_for_no_longer_than_max_block_ms(servers: str
         ) as producer:
             with pytest.raises(DeadlinePassed, match=r"max\.block\.ms=300"):
                 await producer.send(unique("nowhere"), b"value")
+            with pytest.raises(DeadlinePassed, match=r"after 100 ms$"):
+                await producer.partitions_for(unique("nowhere"), timeout_s=0.1)
             with pytest.raises(ApiError) as refused:
                 await producer.send("no such name!", b"value")
             assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION

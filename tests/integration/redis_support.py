@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -37,6 +38,13 @@ class RedisServer:
         command = ["redis-server", "--port", str(self._port), "--bind", "127.0.0.1", "--dir", str(self._directory)]
         command += ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+    def reached(self) -> None:
+        """Wait until it answers."""
+        deadline = time.monotonic() + 20
+        while subprocess.run(["redis-cli", "-p", str(self._port), "ping"], capture_output=True).stdout != b"PONG\n":
+            assert time.monotonic() < deadline, "Redis did not start in time"
+            time.sleep(0.02)
 
     def kill(self) -> None:
         """End it without any warning."""

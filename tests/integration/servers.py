@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.integration.hand_controller import LockedStore
 from tidelog.broker.server import Server
 from tidelog.broker.surroundings import Surroundings
+from tidelog.broker.topology.member import ClusterMember
 from tidelog.config import load_broker_config
 from tidelog.controller.controller import Controller
 from tidelog.metadata.image import PartitionImage
@@ -25,6 +26,13 @@ QUICK = {
     "offsets.topic.replication.factor": 3,
     "offsets.topic.num.partitions": 3,
 }
+
+
+def member_of(server: Server) -> ClusterMember:
+    """A broker's part in its cluster."""
+    topology = server.node.topology
+    assert isinstance(topology, ClusterMember), "this broker is alone"
+    return topology
 
 
 class Servers:
@@ -76,7 +84,7 @@ class Servers:
 
     @property
     def controller(self) -> Controller:
-        controllers = [server.node.in_cluster.controller.controller for server in self.running.values()]
+        controllers = [member_of(server).controller.controller for server in self.running.values()]
         (active,) = [controller for controller in controllers if controller.is_active]
         return active
 

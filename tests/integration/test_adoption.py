@@ -139,7 +139,7 @@ def test_nothing_is_deleted_whatever_the_defaults_are(kafka_directory: Path) -> 
     for settings in (SHORT_RETENTION, {}):
         with Inside(kafka_directory, settings) as inside:
             inside.on_loop(inside.node.log_manager.housekeeping.delete_old_segments)
-            inside.run(inside.node.topics.apply_all_configs)
+            inside.run(inside.node.hosted_topics.apply_all_configs)
             inside.on_loop(inside.node.log_manager.housekeeping.delete_old_segments)
             with RawClient(inside.port) as client:
                 for topic, records in before.items():

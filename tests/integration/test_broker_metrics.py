@@ -14,11 +14,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.compat.metrics.pages import OPENMETRICS, Page
+from tests.integration.raw_client import RawClient, batch_of, fetch_request, produce
 from tidelog.broker.metrics import event_loop
-from tidelog.broker.metrics.requests import RequestMeter
+from tidelog.broker.requests.request_meter import RequestMeter
 from tidelog.broker.server import Server
 from tidelog.client import Admin, NewTopic
 from tidelog.config import load_broker_config
+from tidelog.records.legacy import convert_down
 from tidelog.testing import Broker, BrokerFailed
 from tidelog.testing._settings import broker_properties
 
@@ -122,6 +124,59 @@ def test_records_that_are_refused_are_seen(broker: Broker, url: str) -> None:
     assert page.value("kafka_server_brokertopicmetrics_failedproducerequests_total", topic="refused") == 1
     assert page.value("kafka_server_brokertopicmetrics_bytesrejected_total", topic="refused") > 200_000
     assert page.value("kafka_network_requestmetrics_errors_total", request="Produce", error="MESSAGE_TOO_LARGE") == 1
+
+
+def test_conversions_for_old_clients_and_to_another_codec_are_seen(broker: Broker, url: str) -> None:
+    """Records are counted, and each partition of a request once with its time and its bytes."""
+
+    def seen(page: Page) -> dict[str, list[float]]:
+        return {
+            api: [
+                page.value(f"kafka_server_brokertopicmetrics_{api}messageconversions_total"),
+                page.value("kafka_network_requestmetrics_messageconversionstimems_count", request=api.capitalize()),
+                page.value("kafka_network_requestmetrics_temporarymemorybytes_count", request=api.capitalize()),
+            ]
+            for api in ("produce", "fetch")
+        }
+
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        compressed = {"compression.type": "gzip"}
+        admin.create_topics([NewTopic("converted", 2, 1), NewTopic("compressed", 1, 1, configs=compressed)])
+    before = seen(Page.read(url))
+    with RawClient(broker.port) as client:
+        for index, values in enumerate(([b"a", b"b", b"c"], [b"d"])):
+            old = convert_down(batch_of(values), 1)
+            assert produce(client, "converted", index, old, version=2).error_code == 0
+        assert produce(client, "compressed", 0, batch_of([b"a", b"b"])).error_code == 0
+        # One that needs no conversion.
+        assert produce(client, "converted", 1, batch_of([b"e"])).error_code == 0
+        reply = client.call(fetch_request("converted", {0: 0, 1: 0}), 2)
+        assert all(each.records for each in reply.responses[0].partitions)
+    page = Page.read(url)
+    after = seen(page)
+    assert [now - then for now, then in zip(after["produce"], before["produce"], strict=True)] == [6, 3, 3]
+    assert [now - then for now, then in zip(after["fetch"], before["fetch"], strict=True)] == [5, 2, 2]
+    assert page.value("kafka_server_brokertopicmetrics_producemessageconversions_total", topic="converted") == 4
+    assert page.value("kafka_server_brokertopicmetrics_fetchmessageconversions_total", topic="converted") == 5
+
+
+def test_what_waits_and_what_it_holds_are_seen(broker: Broker, url: str) -> None:
+    name = "kafka_server_delayedoperationpurgatory_numdelayedoperations"
+    page = Page.read(url)
+    kinds = {dict(each.labels)["delayedOperation"] for each in page.samples() if each.name == name}
+    assert kinds == {"Produce", "Fetch", "DeleteRecords", "topic", "ElectLeader", "Rebalance", "Heartbeat"}
+    heartbeats = page.value(name, delayedOperation="Heartbeat")
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "waiting"})
+    consumer.subscribe(["converted"])
+
+    def has_joined() -> bool:
+        consumer.poll(0.01)
+        return Page.read(url).value(name, delayedOperation="Heartbeat") == heartbeats + 1
+
+    until(has_joined)
+    consumer.close()
+    assert page.value("kafka_network_socketserver_memorypoolavailable") == 2**63 - 1
+    assert page.value("kafka_network_socketserver_memorypoolused") >= 0
 
 
 def test_a_topic_that_is_deleted_leaves_the_page_and_stays_in_the_total(broker: Broker, url: str) -> None:

@@ -78,8 +78,13 @@ def test_an_unknown_topic_is_made_by_writing_to_it(tidelog):
 
 
 def test_a_line_without_key_stops_with_an_error(tidelog, topic):
-    refused = tidelog("produce", topic, "--key-separator", ":", stdin=b"a:b\nplain\n")
-    assert (refused.code, "'plain'" in refused.err) == (1, True)
+    words = ("produce", topic, "--key-separator", ":")
+    refused = tidelog(*words, stdin=b"a:b\nplain\nc:d\n")
+    said = "tidelog: line 2: no key separator ':' in 'plain'; 1 record acknowledged before it\n"
+    assert (refused.code, refused.err) == (1, said)
+    skipped = tidelog(*words, "--bad-lines", "skip", stdin=b"c:d\nplain\ne:f\n")
+    assert (skipped.code, skipped.err) == (0, "2 records acknowledged, 1 line skipped\n")
+    assert sorted(tidelog("consume", topic, "--from-beginning", "--until-end").out.split()) == ["b", "d", "f"]
 
 
 def test_a_partition_that_is_not_there_is_refused(tidelog, topic):
@@ -104,7 +109,12 @@ def test_consuming_begins_and_ends_at_the_given_offsets(tidelog, topic):
     shown = tidelog(*of, "--offset", "9", "--until-end", "--print-offset", "--print-partition", "--print-headers").out
     assert shown == "Partition:2\tOffset:9\tNO_HEADERS\t9\n"
     refused = tidelog(*of, "--offset", "11")
-    assert (refused.code, "no offset 11" in refused.err) == (1, True)
+    assert (refused.code, f"no offset 11: {topic}-2 ends at 10" in refused.err) == (1, True)
+    refused = tidelog(*of, "--offset", "11", "--until-end")
+    assert (refused.code, f"no offset 11: {topic}-2 ends at 10" in refused.err) == (1, True)
+    partly = tidelog("consume", topic, "--offset", "7", "--until-end")
+    assert (partly.code, partly.out) == (0, "7\n8\n9\n")
+    assert f"no offset 7: {topic}-0 ends at 0, {topic}-1 ends at 0" in partly.err
     refused = tidelog(*of, "--offset", "first")
     assert (refused.code, "--offset 'first'" in refused.err) == (1, True)
 
@@ -124,6 +134,26 @@ def test_a_consumer_that_waits_gets_what_is_produced_meanwhile_and_ends_on_an_in
         consumer.send_signal(signal.SIGINT)
         assert consumer.wait(10) == 130
         assert b"Traceback" not in present(consumer.stderr).read()
+
+
+def test_an_interrupted_producer_says_how_far_it_got(broker, topic):
+    environment = {**os.environ, "PYTHONPATH": SOURCE, "TIDELOG_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
+    words = [sys.executable, "-m", "tidelog", "produce", topic]
+    was = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        process = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    finally:
+        signal.signal(signal.SIGINT, was)
+    with process as producer:
+        present(producer.stdin).write(b"early\n")
+        present(producer.stdin).flush()
+        reading = ("consume", topic, "--from-beginning", "--max-messages", "1", "--timeout", "30")
+        assert run(*reading, server=broker.bootstrap_servers).out == "early\n"
+        producer.send_signal(signal.SIGINT)
+        assert producer.wait(10) == 130
+        said = present(producer.stderr).read().decode()
+    assert said.startswith(f"tidelog: interrupted; producing to {topic}: ")
+    assert said.count("\n") == 1
 
 
 def test_input_that_pauses_is_sent_at_once(broker, topic):

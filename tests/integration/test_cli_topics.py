@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from tests.integration.cli_support import run, run_here
-from tidelog.client import Producer
+from tidelog.client import Admin, Producer
 from tidelog.testing import Broker
 
 
@@ -26,6 +26,19 @@ def topic(broker, request):
     name = request.node.name.replace("[", "-").replace("]", "")
     broker.create_topic(name, partitions=2)
     return name
+
+
+def test_a_topic_without_delays_is_said_to_have_none(tidelog, topic):
+    said = tidelog("delay", "list", topic).out
+    assert f"`tidelog topic alter {topic} --config tidelog.delay.enable=true`" in said
+
+
+def test_leaders_that_stay_are_counted(broker, tidelog, topic):
+    assert tidelog("elect", "--topic", topic).out == "0 leaders elected, 2 unchanged\n"
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        described = admin.describe_all_topics(include_internal=True).values()
+    count = sum(len(each.partitions) for each in described)
+    assert tidelog("elect").out == f"0 leaders elected, {count} unchanged\n"
 
 
 def test_a_topic_is_created_listed_described_and_deleted(tidelog):
@@ -140,8 +153,8 @@ def test_a_topic_setting_is_altered_described_and_taken_back(tidelog, topic):
 def test_settings_are_shown_as_a_table(tidelog, topic):
     tidelog("topic", "alter", topic, "-c", "segment.bytes=1048576")
     said = tidelog("config", "describe", "--topic", topic).out.splitlines()
-    assert said[0].split() == ["NAME", "VALUE", "FROM"]
-    assert said[1].split() == ["segment.bytes", "1048576", "topic"]
+    assert said[0].split() == ["NAME", "VALUE", "FROM", "READ-ONLY"]
+    assert said[1].split() == ["segment.bytes", "1048576", "topic", "-"]
 
 
 def test_a_wrong_value_is_named_and_nothing_changes(tidelog, topic):

@@ -11,12 +11,20 @@ import pytest
 from confluent_kafka import Consumer, ElectionType, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from tests.integration.servers import Servers, until
+from tests.integration.raw_client import RawClient
+from tests.integration.servers import Servers, member_of, until
 from tests.unit.present import present
+from tidelog.metadata.image import INTERNAL_TOPICS
 from tidelog.metadata.tree import ReplicaAssignment
 from tidelog.storage.errors import LogDirFailure
-from tidelog.wire.messages import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest
-from tidelog.wire.messages.alter_partition_reassignments import ReassignablePartition, ReassignableTopic
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tidelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.schema import Message
 
 
@@ -128,8 +136,31 @@ def test_brokers_and_their_controller_use_the_listener_that_is_theirs(tmp_path: 
     )
 
 
-def test_topics_that_clients_name_are_made_by_the_controller(tmp_path: Path) -> None:
+def test_topics_that_clients_name_are_created_by_any_broker_and_led_a_moment_later(tmp_path: Path) -> None:
+    """The first answer is LEADER_NOT_AVAILABLE, which clients retry: after UNKNOWN_TOPIC_OR_PARTITION some give up."""
+
+    def ask(port: int, *names: str) -> dict[str, tuple[ErrorCode, int]]:
+        """Of each topic its error and how many of its partitions have leaders."""
+        topics = [MetadataRequestTopic(name=name) for name in names]
+        with RawClient(port) as client:
+            answer = client.call(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 12)
+        led = {each.name: sum(partition.leader_id >= 0 for partition in each.partitions) for each in answer.topics}
+        return {each.name: (ErrorCode(each.error_code), led[each.name]) for each in answer.topics}
+
     async def play(servers: Servers) -> None:
+        first: list[tuple[ErrorCode, int]] = []
+        for broker_id, server in servers.running.items():
+            port, named = server.address[1], f"named-{broker_id}"
+            answers = await asyncio.to_thread(ask, port, named, "a b")
+            first.append(answers[named])
+            assert answers["a b"] == (ErrorCode.INVALID_TOPIC_EXCEPTION, 0)
+            while (answer := (await asyncio.to_thread(ask, port, named))[named]) != (ErrorCode.NONE, 1):
+                assert answer == (ErrorCode.LEADER_NOT_AVAILABLE, 0)
+        assert first == [(ErrorCode.LEADER_NOT_AVAILABLE, 0)] * 3
+        for internal in INTERNAL_TOPICS:
+            port = servers.running[3].address[1]
+            assert (await asyncio.to_thread(ask, port, internal))[internal] == (ErrorCode.LEADER_NOT_AVAILABLE, 0)
+            await until(lambda name=internal: all(servers.shown(name).values()))  # type: ignore[misc]
         await asyncio.to_thread(produce, servers.addresses(), "named", 10)
         await until(lambda: servers.is_led("named", {1, 2, 3}))
 
@@ -192,7 +223,7 @@ def test_partitions_move_and_preferred_leaders_are_elected(tmp_path: Path) -> No
 
     async def ask_controller(servers: Servers, request: Message) -> Message:
         controller_id = servers.controller.active_id
-        channels = servers.running[controller_id].node.in_cluster.channels
+        channels = member_of(servers.running[controller_id]).channels
         return await channels.send(controller_id, request, purpose="test")
 
     run(tmp_path, play, **{"auto.leader.rebalance.enable": "false"})
@@ -259,7 +290,7 @@ def test_brokers_whose_sessions_end_come_back_as_other_lives(tmp_path: Path) -> 
         await asyncio.to_thread(create, servers.addresses(), NewTopic("orders", 3, 3))
         await until(lambda: all(servers.is_led("orders", {1, 2, 3}, index) for index in range(3)))
         for broker_id in (1, 2, 3):
-            member = servers.running[broker_id].node.in_cluster
+            member = member_of(servers.running[broker_id])
             epoch = member.broker_epoch
             servers.expire(broker_id)
             await until(lambda: member.broker_epoch > epoch)  # noqa: B023 - awaited before the next round
@@ -277,10 +308,10 @@ def test_a_controller_that_is_cut_off_from_the_tree_is_replaced(tmp_path: Path) 
         old = servers.controller.active_id
         servers.suspend(old)
         servers.expire(old)
-        others = [server.node.in_cluster.controller for each, server in servers.running.items() if each != old]
+        others = [member_of(server).controller for each, server in servers.running.items() if each != old]
         await until(lambda: any(controller.is_active for controller in others))
         servers.resume(old)
-        await until(lambda: not servers.running[old].node.in_cluster.controller.is_active)
+        await until(lambda: not member_of(servers.running[old]).controller.is_active)
         await until(lambda: all(servers.is_led("orders", {1, 2, 3}, index) for index in range(3)))
         assert servers.controller.epoch == 2
         await asyncio.to_thread(produce, servers.addresses(), "orders", 30)

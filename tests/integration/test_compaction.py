@@ -14,7 +14,7 @@ from tests.integration.raw_client import RawClient
 from tidelog.client import Admin, Consumer, TopicPartition
 from tidelog.storage.checkpoints import CLEANER_OFFSET_FILE, OffsetCheckpointFile
 from tidelog.testing import Broker
-from tidelog.wire.messages import ApiVersionsRequest
+from tidelog.wire.messages.api_versions import ApiVersionsRequest
 
 confluent = pytest.importorskip("confluent_kafka")
 
@@ -258,7 +258,7 @@ def test_the_command_compacts_now_and_says_what_it_saved(broker: Broker) -> None
     assert state["bytes_after"] < size / 20
     assert len(read_all(broker, "commanded")) == 3
     shown = run_here("topic", "compact", "commanded", server=broker.bootstrap_servers)
-    assert shown.out.splitlines()[0].split() == ["PARTITION", "BROKER", "STATE", "BYTES", "BEFORE", "BYTES", "AFTER"]
+    assert shown.out.splitlines()[0].split() == ["PARTITION", "BROKER", "STATE", "BYTES-BEFORE", "BYTES-AFTER"]
     assert "done" in shown.out
 
 

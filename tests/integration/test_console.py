@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from tests.integration.console_support import Browser, console
+from tests.unit.present import present
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import LATEST, ConfigResource, NewTopic, ResourceType
 from tidelog.client.consumer import Consumer
@@ -23,12 +27,13 @@ from tidelog.console import reading
 from tidelog.testing import Broker
 
 ACCESS = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
+INTERNAL = {"offsets.topic.num.partitions": 5}
 HOSTILE = "<script>alert('&')</script>"
 
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    with Broker(config=ACCESS) as broker:
+    with Broker(config={**ACCESS, **INTERNAL}) as broker:
         broker.create_topic("orders", 3)
         with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
             for number in range(120):
@@ -65,14 +70,36 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def _read_more(consumer: Consumer[bytes, bytes], read: list[Any]) -> int:
+    """Add what the consumer finds; how many records there are then."""
+    read.extend(consumer.poll(0.2))
+    return len(read)
+
+
+def forget(browser: Browser) -> None:
+    """Make the next page ask the cluster again."""
+    browser.client.app.state.console.shared_view.forget()  # type: ignore[attr-defined]
+
+
 def offsets_in(page: str) -> list[str]:
     return [part.split("<")[0] for part in page.split('<span class="place">')[1:]]
 
 
-def test_the_overview_has_brokers_health_and_throughput_from_samples(browser: Browser, servers: str) -> None:
+def test_the_overview_has_brokers_health_and_throughput_from_samples(
+    browser: Browser, admin: Admin, servers: str
+) -> None:
+    admin.alter_consumer_group_offsets("any", {TopicPartition("orders", 0): OffsetAndMetadata(0)})
+    forget(browser)
     page = browser.page("/")
     assert "have a leader and every replica in sync." in page
     assert servers in page
+    own = [topic for topic in admin.list_topics() if not topic.is_internal]
+    partitions = sum(topic.partition_count for topic in own)
+    apart = ' <small class="muted">plus {} internal</small>'
+    assert f"<dt>Topics</dt><dd>{len(own)}{apart.format(1)}" in page
+    assert f"<dt>Partitions</dt><dd>{partitions}{apart.format(5)}" in page
+    assert f"all {partitions} partitions, plus 5 internal, have a leader" in page
+    assert page.count(f'<td class="number">{partitions}{apart.format(5)}') == 2, "leaders and replicas of the broker"
     with Producer(bootstrap_servers=servers) as producer:
 
         def has_plot() -> bool:
@@ -172,11 +199,110 @@ def test_records_are_found_by_offset_time_key_and_contents(browser: Browser) -> 
     phrase = quote("id 77,")
     page = browser.page(f"/topics/orders/messages?start=oldest&q={phrase}")
     assert offsets_in(page) == ["2 : 25"]
-    assert "among" in page
-    assert "1 record found" in page
     browser.page("/topics/orders/messages?start=time&time=soon", status=400)
     browser.page("/topics/orders/messages?partition=9", status=404)
     assert "is not PARTITION:OFFSET" in browser.page("/topics/orders/messages?from=x", status=400)
+
+
+DEEP = 66_000
+NEEDLES = (11, 12, 13, 14)
+"""Numbers of the oldest records that a search can find: more than one search reads away from the newest ones."""
+
+
+@pytest.fixture(scope="module")
+def deep(servers: str, browser: Browser) -> str:
+    """A topic of three partitions whose records were written in turn, the needles near the beginning of time."""
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic("deep", 3, 1)])
+    with Producer(bootstrap_servers=servers) as producer:
+        for number in range(DEEP):
+            is_needle = number in NEEDLES
+            producer.send(
+                "deep",
+                b"a needle" if is_needle else b"hay",
+                b"sharp" if is_needle else b"blunt",
+                partition=number % 3,
+                headers=[("eye", b"of a camel")] if is_needle else (),
+                timestamp_ms=1_700_000_000_000 + number,
+            )
+        producer.flush()
+    forget(browser)
+    return "/topics/deep/messages"
+
+
+def search_steps(browser: Browser, path: str) -> list[str]:
+    """The pages of a search, each by the link of the one before it."""
+    pages = []
+    while path:
+        pages.append(browser.page(path))
+        href = re.search(r'href="([^"]+)" data-search-on', pages[-1])
+        path = html.unescape(href[1]) if href else ""
+    return pages
+
+
+def progress(page: str) -> str:
+    return page.split('id="progress" role="status">')[1].split("<")[0]
+
+
+@pytest.mark.parametrize("query", ["q=needle", "key=sharp", "q=camel&where=headers", "q=EYE&where=headers&key=sharp"])
+def test_the_default_search_goes_back_to_the_first_record_newest_first(browser: Browser, deep: str, query: str) -> None:
+    pages = search_steps(browser, f"{deep}?{query}")
+    assert progress(pages[0]) == "Searched 20,000 of 66,000 records; no match so far."
+    assert not any("No record" in page for page in pages)
+    assert [place for page in pages for place in offsets_in(page)] == ["2 : 4", "1 : 4", "0 : 4", "2 : 3"]
+    searched = [int(progress(page).split()[1].replace(",", "")) for page in pages[:-1]]
+    assert all(0 < after - before <= 20_000 for before, after in pairwise([0, *searched]))
+    assert progress(pages[-1]) == "Searched all of 66,000 records: 4 matches."
+
+
+def test_a_search_that_is_given_few_records_goes_on_behind_the_last_of_them(browser: Browser, deep: str) -> None:
+    pages = search_steps(browser, f"{deep}?q=needle&count=3")
+    found = [offsets_in(page) for page in pages]
+    assert [each for each in found if each] == [["2 : 4", "1 : 4", "0 : 4"], ["2 : 3"]]
+    pages = search_steps(browser, f"{deep}?start=oldest&q=needle&count=3")
+    assert offsets_in(pages[0]) == ["2 : 3", "0 : 4", "1 : 4"]
+    assert offsets_in(pages[1]) == ["2 : 4"]
+    assert "4 matches so far" in progress(pages[1])
+    assert "No further match so far." in pages[2]
+    assert "No further record matches." in pages[-1]
+
+
+def test_only_a_search_of_everything_says_that_no_record_matches(browser: Browser, deep: str) -> None:
+    for path, total, scope in (
+        (f"{deep}?q=straw", "66,000 records", ""),
+        (f"{deep}?q=straw&start=oldest", "66,000 records", ""),
+        (f"{deep}?q=straw&partition=1", "22,000 records", " of partition 1"),
+        (f"{deep}?q=needle&start=offset&offset=100", "65,700 records", " from offset 100 on"),
+    ):
+        *before, last = search_steps(browser, path)
+        assert before
+        assert not any(f"No record{scope} matches" in page for page in before)
+        assert all("Search on to look at the rest." in page for page in before)
+        assert f"No record{scope} matches." in last
+        assert progress(last) == f"Searched all of {total}{scope}: no match."
+
+
+def test_pages_beside_the_newest_ones_are_newest_first_as_well(browser: Browser, deep: str) -> None:
+    first = browser.page(f"{deep}?count=25")
+    assert offsets_in(first)[:3] == ["2 : 21,999", "1 : 21,999", "0 : 21,999"]
+    older = browser.page(html.unescape(first.split('<a class="button small" href="')[1].split('"')[0]))
+    links = older.split('aria-label="Older and newer records"')[1]
+    newer = html.unescape(links.split('href="')[2].split('"')[0])
+    assert offsets_in(browser.page(newer)) == offsets_in(first)
+
+
+def test_parts_of_json_values_are_columns(browser: Browser) -> None:
+    path = "/topics/orders/messages?start=offset&partition=1&offset=3&count=2&columns="
+    page = browser.page(path + quote("id, $.note, gone"))
+    escaped = html.escape(HOSTILE, quote=False).replace("'", "&#39;")
+    cells = re.findall(r'<span data-label="([^"]*)"(?: class="(muted)")?>(.*?)</span>', page)
+    for number in (10, 13):
+        assert cells[:3] == [("id", "", str(number)), ("$.note", "", escaped), ("gone", "muted", "–")]
+        del cells[:3]
+    assert cells == []
+    assert "<span>$.note</span>" in page
+    assert "is not a path such as" in browser.page(path + "a%20b", status=400)
+    assert "is not a path such as" in browser.page("/topics/orders/live?columns=a%20b", status=400)
 
 
 def test_what_records_contain_is_escaped(browser: Browser) -> None:
@@ -200,6 +326,37 @@ def test_a_record_is_produced_and_found_again(browser: Browser, servers: str) ->
     assert "console" in found
     assert "at offset" in browser.submit("/topics/orders/produce", key="own", value="", tombstone="1")
     assert "tombstone" in browser.page("/topics/orders/messages?start=oldest&key=own")
+
+
+@pytest.mark.parametrize(("key", "value"), [(b"again", b'{"n": 1}'), (b"\xff", b"\0\1")])
+def test_a_record_is_produced_again_and_changed(
+    browser: Browser, admin: Admin, servers: str, key: bytes, value: bytes
+) -> None:
+    topic = f"again-{len(value)}"
+    admin.create_topics([NewTopic(topic, 2, 1)])
+    with Producer(bootstrap_servers=servers) as producer:
+        producer.send(topic, value, key, partition=1, headers=[("h", b"1\0"), ("gone", None)]).result(10)
+    forget(browser)
+    page = browser.page(f"/topics/{topic}/messages/1/0")
+    path = html.unescape(page.split('href="')[-1].split('"')[0])
+    form = browser.page(path)
+    assert "Headers without a value are left out: gone." in form
+    fields: dict[str, Any] = dict(re.findall(r'name="(key|partition)" value="([^"]*)"', form))
+    fields |= {
+        name: html.unescape(present(re.search(rf'name="{name}"[^>]*>([^<]*)<', form))[1])
+        for name in ("value", "headers")
+    }
+    chosen = re.findall(r'<option value="(\w+)" selected', form)
+    fields |= dict(zip(("key_encoding", "value_encoding"), chosen, strict=True))
+    assert "offset 1." in browser.submit(path, **fields)
+    assert "offset 0." in browser.submit(path, **{**fields, "partition": "0"})
+    assert "cannot be read" in browser.submit(path, status=400, key="*", key_encoding="base64")
+    with Consumer({"auto.offset.reset": "earliest"}, bootstrap_servers=servers) as consumer:
+        consumer.assign([TopicPartition(topic, 0), TopicPartition(topic, 1)])
+        read: list[Any] = []
+        until(lambda: _read_more(consumer, read) == 3)
+    assert {(each.partition, each.key, each.value) for each in read} == {(0, key, value), (1, key, value)}
+    assert sum(each.headers == (("h", b"1\0"),) for each in read) == 2
 
 
 def test_groups_show_lag_and_are_reset_after_a_preview_and_deleted(
@@ -234,6 +391,25 @@ def test_groups_show_lag_and_are_reset_after_a_preview_and_deleted(
     assert "does not match" not in browser.submit(f"/group/delete?id={quote(group)}", confirm=group)
     assert group not in {each.group_id for each in admin.list_groups()}
     browser.page(f"/group?id={quote(group)}", status=404)
+
+
+def test_a_topic_has_its_groups_with_their_lag(browser: Browser, admin: Admin, servers: str) -> None:
+    admin.create_topics([NewTopic("read", 2, 1)])
+    group = f"reader {HOSTILE}"
+    with Producer(bootstrap_servers=servers) as producer:
+        for number in range(30):
+            producer.send("read", b"x", partition=number % 2)
+        producer.flush()
+    forget(browser)
+    until(lambda: "No group has committed offsets of this topic." in browser.page("/topics/read/groups"))
+    admin.alter_consumer_group_offsets(group, {TopicPartition("read", 1): OffsetAndMetadata(4)})
+    admin.alter_consumer_group_offsets("elsewhere", {TopicPartition("orders", 0): OffsetAndMetadata(0)})
+    forget(browser)
+    until(lambda: "reader &lt;" in browser.page("/topics/read/groups"))
+    page = browser.page("/topics/read/groups")
+    assert HOSTILE not in page
+    assert re.findall(r'<td class="number">([^<]*)</td>', page) == ["11", "0", "1 of 2"]
+    assert "elsewhere" not in page
 
 
 def test_a_change_without_the_forms_secret_or_from_another_site_is_refused(browser: Browser, admin: Admin) -> None:
@@ -366,7 +542,7 @@ def test_dead_letters_are_shown_with_their_trail_and_replayed_after_a_preview(
             )
             producer.send("bills.dlq", f"bill {number}".encode(), headers=[("own", b"1"), *encode(trail)])
         producer.flush()
-    browser.client.app.state.console.shared_view.forget()  # type: ignore[attr-defined]
+    forget(browser)
     assert "5 not replayed" in browser.page("/pipelines")
     page = browser.page("/dead-letters?topic=bills.dlq")
     assert "too late" in page
@@ -385,6 +561,43 @@ def test_dead_letters_are_shown_with_their_trail_and_replayed_after_a_preview(
     assert len(offsets_in(browser.page("/topics/bills/messages"))) == 3
 
 
+def test_chosen_letters_of_any_convention_are_sent_back_once_by_name(
+    browser: Browser, admin: Admin, servers: str
+) -> None:
+    for name in ("tickets", "tickets.dlq"):
+        admin.create_topics([NewTopic(name, 1, 1)])
+    own = encode(Trail("desk", 2, "TimeoutError", "late", 1_700_000_000_000, Origin("tickets", 0, 0, 0)))
+    spring = (("kafka_dlt-original-topic", b"tickets"), ("kafka_dlt-original-offset", (1).to_bytes(8, "big")))
+    connect = (("__connect.errors.topic", b"tickets"), ("__connect.errors.exception.message", b"no schema"))
+    with Producer(bootstrap_servers=servers) as producer:
+        for number, headers in enumerate((own, spring, connect, ())):
+            producer.send("tickets.dlq", f"letter {number}".encode(), headers=[("kept", b"1"), *headers])
+        producer.flush()
+    forget(browser)
+    path = "/dead-letters?topic=tickets.dlq"
+    page = browser.page(path)
+    assert "4 letters, 4 not replayed" in page
+    assert "no schema" in page
+    assert "It does not say where it came from." in page
+    replay = "/dead-letters/replay?topic=tickets.dlq"
+    assert "Tick the letters to replay." in browser.submit(path, status=400, to=replay)
+    for chosen, count in (("0:1", 1), ("0:2", 1), ("0:1", 0), ("0:3", 0)):
+        ticked: dict[str, Any] = {f"letter.{chosen}": "1"}
+        preview = browser.submit(path, to=replay, **ticked)
+        assert f"Send {count} letter" in preview
+        hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', preview))
+        browser.client.post("/dead-letters/replay/send?topic=tickets.dlq", data=hidden)
+    page = browser.page(path)
+    assert "4 letters, 2 not replayed" in page
+    assert re.findall(r'aria-label="Choose ([^"]*)" disabled', page) == ["0:2", "0:1"]
+    with Consumer({"auto.offset.reset": "earliest"}, bootstrap_servers=servers) as consumer:
+        consumer.assign([TopicPartition("tickets", 0)])
+        read: list[Any] = []
+        until(lambda: _read_more(consumer, read) >= 2)
+    replayed = (("kept", b"1"), ("tidelog.replayed", b"1"), ("tidelog.replayed.by", b"console"))
+    assert [(each.value, each.headers) for each in read] == [(b"letter 1", replayed), (b"letter 2", replayed)]
+
+
 def test_a_move_to_a_broker_that_does_not_exist_is_refused(browser: Browser) -> None:
     assert "No partition is moving." in browser.page("/reassignments")
     page = browser.submit("/reassignments/start", status=502, topic="orders", partition="0", replicas="77")
@@ -392,8 +605,84 @@ def test_a_move_to_a_broker_that_does_not_exist_is_refused(browser: Browser) -> 
     browser.page("/reassignments/cancel?topic=orders&partition=0", status=404)
 
 
-def test_users_of_the_cluster_log_in_with_their_own_rights() -> None:
-    """A user sees and does what the cluster's access control allows; a wrong password is refused by the cluster."""
+@pytest.fixture
+def delayed(servers: str, browser: Browser, admin: Admin) -> Iterator[str]:
+    """The pages of a topic in which eight records wait, two of each key, an hour and more."""
+    admin.create_topics([NewTopic("reminders", 2, 1, {"tidelog.delay.enable": "true"})])
+    with Producer(bootstrap_servers=servers) as producer:
+        for number in range(8):
+            key, header = f"order-{number // 2} {HOSTILE}".encode(), ("tidelog-delay", f"{number + 1}h".encode())
+            producer.send("reminders", b"still open?", key, partition=number % 2, headers=[header])
+        producer.flush()
+    forget(browser)
+    yield "/topics/reminders"
+    admin.delete_topics(["reminders"])
+
+
+def listed_in(page: str) -> list[tuple[int, int]]:
+    """The partitions and offsets of the records that a page lists."""
+    found = re.findall(r'"Cancel offset (\d+) of partition (\d)"', page)
+    return [(int(partition), int(offset)) for offset, partition in found]
+
+
+def waiting_in(admin: Admin) -> list[int]:
+    """How many records wait in each partition."""
+    return [each.waiting for _, each in sorted(admin.list_delayed_records("reminders").items())]
+
+
+def test_records_that_wait_are_counted_and_listed(browser: Browser, delayed: str) -> None:
+    assert "Waiting for their time</dt><dd>8 " in browser.page(delayed)
+    assert "8 records wait" in browser.page(f"{delayed}/messages")
+    assert "8 records wait" in browser.page(f"{delayed}/messages?q=open")
+    assert 'href="/topics/reminders/delayed"' in browser.page(f"{delayed}/settings")
+    page = browser.page(f"{delayed}/delayed")
+    assert [partition for partition, _ in listed_in(page)] == [0, 1] * 4
+    assert "59 min" in page
+    assert HOSTILE not in page
+    assert page.count("order-3 &lt;") == 2
+    page = browser.page(f"{delayed}/delayed?partition=1&key=" + quote(f"order-3 {HOSTILE}"))
+    assert [partition for partition, _ in listed_in(page)] == [1]
+    assert "No such record waits." in browser.page(f"{delayed}/delayed?key=other")
+    browser.page(f"{delayed}/delayed?partition=2", status=400)
+    page = browser.page("/topics/orders")
+    assert "Delayed" not in page, "nothing can wait in this topic"
+    assert "No record waits" in browser.page("/topics/orders/delayed")
+
+
+def test_records_that_wait_are_cancelled_after_the_name_was_typed(browser: Browser, admin: Admin, delayed: str) -> None:
+    partition, offset = listed_in(browser.page(f"{delayed}/delayed"))[1]
+    path = f"{delayed}/delayed/cancel?partition={partition}&offset={offset}"
+    form = browser.page(path)
+    assert f"The record at offset {offset} of partition 1 is meant." in form
+    assert "It has the key order-0" in form
+    assert "nothing was changed" in browser.submit(path, status=400, confirm="other")
+    assert waiting_in(admin) == [4, 4]
+    assert "1 record was cancelled." in browser.submit(path, confirm="reminders")
+    assert waiting_in(admin) == [4, 3]
+    assert "waits no more" in browser.submit(path, status=409, confirm="reminders")
+    path = f"{delayed}/delayed/cancel?key=" + quote(f"order-3 {HOSTILE}")
+    assert "2 records now." in browser.page(path)
+    assert "2 records were cancelled." in browser.submit(path, confirm="reminders")
+    assert waiting_in(admin) == [3, 2]
+    browser.page(f"{delayed}/delayed/cancel", status=400)
+
+
+def test_records_that_wait_are_rescheduled(browser: Browser, admin: Admin, delayed: str) -> None:
+    partition, offset = listed_in(browser.page(f"{delayed}/delayed"))[2]
+    path = f"{delayed}/delayed/reschedule?partition={partition}&offset={offset}"
+    assert "is neither a length of time" in html.unescape(browser.submit(path, status=400, time="soon"))
+    page = browser.submit(path, time="2026-12-31T12:00:00Z")
+    assert "1 record was rescheduled to 2026-12-31 12:00:00.000 UTC." in page
+    listed = admin.list_delayed_records("reminders")[partition].records
+    assert {each.offset: each.deliver_at_ms for each in listed}[offset] == 1_798_718_400_000
+    browser.submit(f"{delayed}/delayed/reschedule?key=" + quote(f"order-0 {HOSTILE}"), time="0s")
+    until(lambda: len(offsets_in(browser.page(f"{delayed}/messages"))) == 2)
+    assert waiting_in(admin) == [3, 3]
+
+
+@contextmanager
+def secured() -> Iterator[tuple[Broker, Browser]]:
+    """A broker whose users log in, and a console in which they do."""
     jaas = (
         "org.apache.kafka.common.security.plain.PlainLoginModule required "
         'user_admin="admin-secret" user_bob="bob-\\"secret";'
@@ -411,13 +700,43 @@ def test_users_of_the_cluster_log_in_with_their_own_rights() -> None:
     }
     client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     with Broker(config=config) as broker, console(broker.bootstrap_servers, client=client) as browser:
+        yield broker, browser
+
+
+def log_in(browser: Browser, user: str, password: str) -> str:
+    """The first page of a user, after that of the one before."""
+    secret = re.search(r'action="/logout"><input type="hidden" name="form_secret" value="([^"]*)"', browser.page("/"))
+    if secret:
+        browser.client.post("/logout", data={"form_secret": secret[1]})
+    return browser.submit("/login", user=user, password=password)
+
+
+def test_users_of_the_cluster_log_in_with_their_own_rights() -> None:
+    """A user sees and does what the cluster's access control allows; a wrong password is refused by the cluster."""
+    with secured() as (_, browser):
         assert "The cluster rejected it" in browser.submit("/login", status=401, user="admin", password="guess")
-        assert "Overview" in browser.submit("/login", user="admin", password="admin-secret")
+        assert "Overview" in log_in(browser, "admin", "admin-secret")
         assert "was created" in browser.submit("/create-topic", name="private")
-        secret = browser.page("/").split('name="form_secret" value="')[1].split('"')[0]
-        browser.client.post("/logout", data={"form_secret": secret})
-        page = browser.submit("/login", user="bob", password='bob-"secret')
+        page = log_in(browser, "bob", 'bob-"secret')
         assert "bob" in page
         assert "secret" not in page.replace("form_secret", "")
         assert "private" not in browser.page("/topics")
         assert "AUTHORIZATION_FAILED" in browser.submit("/create-topic", status=403, name="mine")
+
+
+def test_who_may_only_read_a_topic_sees_what_waits_and_cannot_change_it() -> None:
+    with secured() as (_, browser):
+        log_in(browser, "admin", "admin-secret")
+        browser.submit("/create-topic", name="later", partitions="1", settings="tidelog.delay.enable=true")
+        browser.submit("/topics/later/produce", value="x", headers="tidelog-delay=1h")
+        for operation in ("read", "describe-configs"):
+            entry: dict[str, Any] = {"principal": "User:bob", "operation": operation, "kind": "topic", "name": "later"}
+            assert "was added" in browser.submit("/access/add", permission="allow", host="*", **entry)
+        log_in(browser, "bob", 'bob-"secret')
+        assert "1 record waits" in browser.page("/topics/later/messages")
+        ((partition, offset),) = listed_in(browser.page("/topics/later/delayed"))
+        path = f"/topics/later/delayed/cancel?partition={partition}&offset={offset}"
+        assert "AUTHORIZATION_FAILED" in browser.submit(path, status=403, confirm="later")
+        path = path.replace("cancel", "reschedule")
+        assert "AUTHORIZATION_FAILED" in browser.submit(path, status=403, time="0s")
+        assert "1 record waits" in browser.page("/topics/later/messages")

@@ -89,6 +89,7 @@ def test_the_command_line_does_the_same(broker: Broker, topic: str) -> None:
     assert _read(servers, topic, 1) == [b"soon"]
     assert run_here("delay", "list", topic, "--format", "json", server=servers).document["records"] == []
     assert "--key or --offset" in run_here("delay", "cancel", topic, server=servers).err
+    assert run_here("delay", "list", topic, server=servers).out.endswith(f"0 records wait in {topic}.\n")
 
 
 def test_a_delay_begins_at_the_commit_and_an_abort_drops_it(broker: Broker, topic: str) -> None:

@@ -36,7 +36,16 @@ def test_the_first_start_of_a_broker_loads_no_more_than_it_needs(tmp_path):
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(ran.stdout.split())
     assert "tidelog.storage.log" in loaded
-    assert not loaded & {"tidelog.broker.adoption", "shutil", "tempfile", "lzma", "uuid", "hashlib", "decimal"}
+    assert not loaded & {
+        "tidelog.broker.topology.adoption",
+        "tidelog.broker.topology.member",
+        "shutil",
+        "tempfile",
+        "lzma",
+        "uuid",
+        "hashlib",
+        "decimal",
+    }
 
 
 def test_the_clients_import_nothing_numeric_by_themselves():
@@ -95,5 +104,5 @@ def test_naming_a_message_loads_its_module_and_no_other() -> None:
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded, compiled = result.stdout.splitlines()
-    assert ast.literal_eval(loaded) == ["api_keys", "errors", "messages", "metadata", "primitives", "schema"]
+    assert ast.literal_eval(loaded) == ["api_keys", "errors", "fields", "messages", "metadata", "primitives", "schema"]
     assert compiled == "True"

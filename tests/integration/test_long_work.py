@@ -10,7 +10,7 @@ import pytest
 from tests.integration.inside import Inside
 from tests.integration.raw_client import RawClient, batch_of, describe_topic, fetch_records, produce
 from tests.integration.writers import wait_until
-from tidelog.broker import slices
+from tidelog.broker.runtime import slices
 from tidelog.wire import messages
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import create_partitions, create_topics, describe_log_dirs, incremental_alter_configs

@@ -1,7 +1,7 @@
 """What comes and goes in a broker is freed by its last reference, without a pass of the cycle collector.
 
-The collector never looks again at what has been in use for a while (`tidelog.broker.garbage`), so that a cycle would be
-a leak.
+The collector never looks again at what has been in use for a while (`broker.runtime.garbage`), so that a
+cycle would be a leak.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from tests.integration.token_issuer import (
     client_settings,
     token_issuer,
 )
-from tidelog.broker import authentication
+from tidelog.broker.security import authentication
 from tidelog.client import Admin, AuthenticationFailed, Producer
 from tidelog.client.aio.admin.types import NewTopic
 from tidelog.config import ConfigError

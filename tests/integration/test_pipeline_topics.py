@@ -13,6 +13,7 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.retry.headers import Origin, Trail, encode
 from tidelog.spark.pipeline import Pipeline, RetryLadder, topic
 from tidelog.spark.pipeline.failing import replay as replays
+from tidelog.spark.pipeline.failing import replay_progress
 from tidelog.spark.pipeline.failing.dead_letters import parse_filter
 from tidelog.spark.pipeline.failing.own_topics import make_missing, room_for_failed
 from tidelog.spark.pipeline.failing.replay import Replay
@@ -62,7 +63,8 @@ def test_dead_letters_go_back_once_as_they_were_and_every_offset_is_counted(serv
         assert act(spans, passed.append).sent == {"orders": len(LETTERS)}
         assert sum(passed) == total > len(LETTERS)
     assert _sent(servers) == Counter(LETTERS)
-    assert all(record.headers == (("own", b"1"),) for record in committed(servers, "orders"))
+    sent_back = (("own", b"1"), ("tidelog.replayed", b"1"))
+    assert all(record.headers == sent_back for record in committed(servers, "orders"))
     assert not asked.spans(), "each once, also over several replays"
     assert Replay(servers, "orders.dlq", from_beginning=True).look(spans, passed.append).total == len(LETTERS)
 
@@ -75,6 +77,36 @@ def test_letters_that_a_filter_leaves_out_stay_for_the_next_replay(servers: str)
     rest = Replay(servers, "orders.dlq")
     assert rest.send(rest.spans(), lambda count: None).total == len(LETTERS) - 1
     assert _sent(servers) == Counter(LETTERS)
+    assert not rest.spans()
+
+
+@pytest.mark.parametrize("window", [20_000, 3])
+def test_a_replay_does_not_touch_the_letters_that_its_filter_leaves_out(
+    servers: str, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    monkeypatch.setattr(replay_progress, "WINDOW_OFFSETS", window)
+    monkeypatch.setattr(replays, "LETTERS_PER_TRANSACTION", 4)
+    letters = [(f"k{number % 5}".encode(), str(number).encode()) for number in range(30)]
+    with Producer(bootstrap_servers=servers) as producer:
+        for number, (key, value) in enumerate(letters):
+            trail = Trail("clean", 1, "ValueError", "no", 1, Origin("orders", 0, number, 5))
+            producer.send("orders.dlq", value, key, headers=encode(trail))
+        producer.flush()
+    there = committed(servers, "orders.dlq")
+    for digit in ("3", "0", "3", "7"):
+        asked = Replay(servers, "orders.dlq", filters=[parse_filter(f"value~{digit}$")])
+        left = asked.look(asked.spans(), lambda count: None)
+        done = asked.send(asked.spans(), lambda count: None)
+        assert done == left, "a dry run says what is done"
+    assert committed(servers, "orders.dlq") == there, "not one letter more"
+    assert _sent(servers) == Counter(letter for letter in letters if letter[1][-1:] in (b"3", b"0", b"7"))
+    again = Replay(servers, "orders.dlq", filters=[parse_filter("value~3$")], from_beginning=True)
+    assert again.send(again.spans(), lambda count: None).total == 3
+    rest = Replay(servers, "orders.dlq")
+    assert rest.send(rest.spans(), lambda count: None).total == 21
+    assert _sent(servers) == Counter(letters) + Counter(letter for letter in letters if letter[1][-1:] == b"3")
+    assert committed(servers, "orders.dlq") == there
+    assert not rest.spans()
 
 
 def test_a_replay_that_was_interrupted_is_taken_up_where_it_was(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:

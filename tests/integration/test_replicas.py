@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.hand_controller import Hand
+from tests.integration.servers import member_of
 from tests.unit.storage.logs import read_values
 from tidelog.client import AsyncProducer
 from tidelog.storage.errors import LogDirFailure
@@ -102,7 +103,7 @@ def test_a_leader_that_was_cut_off_gives_up_what_was_not_committed(tmp_path: Pat
             await hand.tell()
             await produce(hand, "a")
             for broker_id in (2, 3):  # the controller has elected 2; broker 1 does not know
-                hand.servers[broker_id].node.in_cluster.fetchers.unfollow([("t", 0)])
+                member_of(hand.servers[broker_id]).replica_fetchers.unfollow([("t", 0)])
             async with AsyncProducer(bootstrap_servers=hand.bootstrap_servers, acks=1) as producer:
                 await producer.send_and_wait("t", value=b"lost")
             hand.decide(2, 1, (2, 3))
@@ -160,7 +161,7 @@ def test_requests_of_an_earlier_controller_or_for_an_earlier_life_are_refused(tm
             await hand.tell(controller_epoch=5)
             stale = await hand.lead_and_follow(1, controller_epoch=4)
             assert stale.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
-            epoch = hand.servers[1].node.in_cluster.broker_epoch
+            epoch = member_of(hand.servers[1]).broker_epoch
             stale = await hand.lead_and_follow(1, controller_epoch=5, broker_epoch=epoch - 1)
             assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
 

@@ -13,7 +13,7 @@ from tests.compat.security.secured import PASSWORD, USER, broker_settings, jaas,
 from tests.integration.certificates import Certificates, make_certificates
 from tests.integration.inside import Inside
 from tests.integration.raw_client import RawClient
-from tidelog.broker import authentication
+from tidelog.broker.security import authentication
 from tidelog.client import Admin, AuthenticationFailed, Consumer, Producer
 from tidelog.client.aio.admin.types import ConfigResource, NewTopic, ResourceType
 from tidelog.config import ConfigError

@@ -18,7 +18,7 @@ from tidelog.client import Admin, AuthenticationFailed, ClientError, Consumer, P
 from tidelog.client.aio.admin.types import ConfigResource, ResourceType
 from tidelog.network import handshakes, socket_server
 from tidelog.testing import Broker, BrokerFailed
-from tidelog.wire.messages import ApiVersionsRequest
+from tidelog.wire.messages.api_versions import ApiVersionsRequest
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.compat.transactions.protocol import READ_COMMITTED, Producer, Rpc, until
 from tests.integration.raw_client import records_of
+from tidelog.broker.coordinators.markers import MarkerWriter
 from tidelog.client import Admin, ConfigResource, ConfigSource, ResourceType
 from tidelog.records.builder import build_batch
 from tidelog.testing import Broker
@@ -145,7 +146,7 @@ def test_a_transaction_of_very_many_partitions_ends_in_all_of_them(
     broker: Broker, rpc: Rpc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their markers are written in portions, so that others get a turn."""
-    monkeypatch.setattr("tidelog.broker.transaction_coordinator._MARKERS_AT_ONCE_MAX", 7)
+    monkeypatch.setattr("tidelog.broker.coordinators.transactions._MARKERS_AT_ONCE_MAX", 7)
     broker.create_topic("wide", 40)
     producer = rpc.start("id")
     rpc.begin(producer, *(("wide", index) for index in range(40)))
@@ -286,9 +287,7 @@ def test_a_marker_that_cannot_be_written_does_not_keep_the_producer_waiting(
     rpc: Rpc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The outcome is decided; the marker is tried until it is there."""
-    from tidelog.broker import transaction_markers
-
-    write, refusals = transaction_markers.write_marker, iter([ErrorCode.NOT_ENOUGH_REPLICAS] * 3)
+    write, refusals = MarkerWriter.write, iter([ErrorCode.NOT_ENOUGH_REPLICAS] * 3)
 
     def refuse_at_first(*arguments: Any) -> None:
         code = next(refusals, None)
@@ -297,7 +296,7 @@ def test_a_marker_that_cannot_be_written_does_not_keep_the_producer_waiting(
         else:
             arguments[-1](code)
 
-    monkeypatch.setattr(transaction_markers, "write_marker", refuse_at_first)
+    monkeypatch.setattr(MarkerWriter, "write", refuse_at_first)
     producer = rpc.start("id")
     rpc.begin(producer, ("t", 0))
     rpc.write("t", 0, [b"x"], producer)

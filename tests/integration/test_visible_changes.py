@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from tests.integration.servers import Servers, until
+from tests.integration.servers import Servers, member_of, until
 from tidelog.client.aio.admin.admin import AsyncAdmin
 from tidelog.client.aio.admin.types import NewTopic
 from tidelog.console.cluster_view import ClusterView
+from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
 
 class HeldBack:
@@ -21,18 +22,17 @@ class HeldBack:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, servers: Servers, broker_id: int) -> None:
         self._is_open = asyncio.Event()
         self._is_open.set()
-        self._cluster = servers.running[broker_id].node.in_cluster
+        self._cluster = member_of(servers.running[broker_id])
         self._monkeypatch = monkeypatch
         self.image = servers.running[broker_id].node.image
-        kind = type(self._cluster)
-        update = kind.update_metadata
+        served = self._cluster._served
+        update = served[UpdateMetadataRequest]
 
-        async def held(cluster: Any, request: Any) -> Any:
-            if cluster is self._cluster:
-                await self._is_open.wait()
-            return await update(cluster, request)
+        async def held(request: Any, version: int) -> Any:
+            await self._is_open.wait()
+            return await update(request, version)
 
-        monkeypatch.setattr(kind, "update_metadata", held)
+        monkeypatch.setitem(cast(Any, served), UpdateMetadataRequest, held)
 
     def hold(self) -> None:
         self._is_open.clear()
@@ -49,7 +49,7 @@ def test_an_act_of_the_console_ends_when_a_broker_that_lags_shows_it(
 
     async def play(servers: Servers) -> None:
         controller = next(
-            each for each, server in servers.running.items() if server.node.in_cluster.controller.controller.is_active
+            each for each, server in servers.running.items() if member_of(server).controller.controller.is_active
         )
         lagging = 3 - controller
         held = HeldBack(monkeypatch, servers, lagging)

@@ -1,6 +1,9 @@
 """The store on a real ZooKeeper."""
 
-from collections.abc import Iterator
+import ctypes
+import threading
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -23,7 +26,13 @@ from tests.property.metadata.test_stores import drive, steps
 from tests.unit.metadata.store_contract import StoreContract
 from tidelog.metadata import zookeeper
 from tidelog.metadata._kazoo import MultiRead
-from tidelog.metadata.errors import RequestTooLargeError, SessionExpiredError, StoreUnavailableError
+from tidelog.metadata.client_watch import SILENT_TIMEOUTS_MAX
+from tidelog.metadata.errors import (
+    RequestTooLargeError,
+    SessionExpiredError,
+    StoreClientFailedError,
+    StoreUnavailableError,
+)
 from tidelog.metadata.store import Create, EventKind, SessionState, Store, WatchEvent
 from tidelog.metadata.zookeeper import ZooKeeperStore
 from tidelog.metadata.zookeeper_options import ZooKeeperOptions
@@ -294,3 +303,72 @@ def test_a_shutdown_need_not_wait_for_a_connection(address: str, proxy: Cuttable
             waiting.result(30)
         with pytest.raises(StoreUnavailableError):
             store.get("/")
+
+
+SHORT = ZooKeeperOptions(session_timeout_ms=4000)
+ABANDONED = "tidelog-zookeeper-abandoned"
+"""The threads that end what is left of a client."""
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def end_thread(store: ZooKeeperStore) -> None:
+    """End the thread of the store's client as an error would that kazoo does not expect."""
+    connecting: threading.Thread = store._client._connection._connection_routine
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(connecting.ident or 0), ctypes.py_object(ValueError))
+    connecting.join(30)
+    assert not connecting.is_alive()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_client_whose_thread_has_ended_is_replaced_and_the_store_is_used_on(address: str) -> None:
+    with opened(address, SHORT) as store, ThreadPoolExecutor(1) as pool:
+        states = States(store)
+        store.look_after()
+        store.create("/kept", b"1")
+        store.create("/mine", ephemeral=True)
+        before = store.session_id
+        end_thread(store)
+        states.wait_for(SessionState.EXPIRED)
+        waiting = pool.submit(store.get, "/kept")
+        store.look_after()
+        assert waiting.result(30)[0] == b"1"
+        states.wait_for(SessionState.EXPIRED, SessionState.CONNECTED)
+        assert store.session_id != before
+        seen = RecordingWatcher()
+        assert store.get("/kept", seen)[0] == b"1"
+        store.set("/kept", b"2")
+        store.wait_until_notified(30)
+        assert seen.events == [WatchEvent(EventKind.CHANGED, "/kept")]
+        store.look_after()
+        end_thread(store)
+        store.look_after()
+        states.wait_for(*(SessionState.EXPIRED, SessionState.CONNECTED) * 2)
+    wait_until(lambda: not [each for each in threading.enumerate() if each.name == ABANDONED])
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_replacement_that_fails_before_it_is_connected_is_the_end(address: str, proxy: CuttableProxy) -> None:
+    chroot = address[address.index("/") :]
+    with opened(proxy.connect_string + chroot, SHORT) as store:
+        states = States(store)
+        store.look_after()
+        proxy.cut()
+        states.wait_for(SessionState.SUSPENDED)
+        for _ in range(SILENT_TIMEOUTS_MAX + 1):
+            signs = store._client.signs
+            wait_until(lambda signs=signs: store._client.signs > signs)  # type: ignore[misc]
+            store.look_after()
+        states.wait_for(SessionState.SUSPENDED)
+        end_thread(store)
+        store.look_after()
+        wait_until(lambda: store._client.signs > 0)
+        end_thread(store)
+        with pytest.raises(StoreClientFailedError, match="has ended, although it was renewed"):
+            store.look_after()
+    wait_until(lambda: not [each for each in threading.enumerate() if each.name == ABANDONED])

@@ -3,7 +3,7 @@
 from benchmarks.apache_kafka import KafkaBroker
 from tests.compat.wire.api_versions import of_kafka
 from tests.integration.raw_client import RawClient
-from tidelog.wire.messages import ApiVersionsRequest
+from tidelog.wire.messages.api_versions import ApiVersionsRequest
 
 
 def test_the_table_is_what_kafka_answers(kafka: KafkaBroker) -> None:

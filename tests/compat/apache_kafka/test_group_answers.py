@@ -11,8 +11,8 @@ from tests.compat.groups.raw import Transcript, Wire
 from tests.compat.groups.scenarios import OTHER_TOPIC, SCENARIOS, TOPIC, Connect
 from tidelog.client import Admin, NewTopic
 from tidelog.testing import Broker
-from tidelog.wire.messages import FindCoordinatorRequest, OffsetFetchRequest
-from tidelog.wire.messages.offset_fetch import OffsetFetchRequestGroup
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
+from tidelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
 NOT_YET = (14, 15, 16)

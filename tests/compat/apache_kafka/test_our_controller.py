@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks import apache_kafka
 from benchmarks.apache_kafka import KafkaBroker, ZooKeeper
+from tests.integration.servers import member_of
 from tests.unit.present import present
 from tidelog.broker.server import Server
 from tidelog.broker.surroundings import Surroundings
@@ -175,7 +176,7 @@ async def play(cluster: Cluster) -> None:
     ours = our_broker(cluster.directory / "ours", cluster.zookeeper.connect_string)
     await ours.start()
     cluster.ours = "{}:{}".format(*ours.address)
-    service = ours.node.in_cluster.controller
+    service = member_of(ours).controller
     controller = service.controller
     context = controller.context
 

@@ -12,9 +12,14 @@ from typing import Any, Self, TypeVar
 
 from tests.compat.clients.brokers import Broker
 from tidelog.wire.frames import encode_request, response_body_offset
-from tidelog.wire.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
-from tidelog.wire.messages.fetch import FetchPartition, FetchTopic, PartitionData
-from tidelog.wire.messages.produce import PartitionProduceData, PartitionProduceResponse, TopicProduceData
+from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from tidelog.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from tidelog.wire.schema import Message
 
 TIMEOUT_S = 20.0

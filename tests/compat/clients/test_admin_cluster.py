@@ -16,22 +16,24 @@ from tests.compat.clients.drivers import DRIVERS, Message
 from tests.compat.clients.drivers.types import DEADLINE_S
 from tests.compat.clients.raw import RawConnection
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
-    DescribeClusterRequest,
-    DescribeClusterResponse,
+from tidelog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from tidelog.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
+)
+from tidelog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
-    MetadataRequest,
-    MetadataResponse,
+    TopicRequest,
+)
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
 )
-from tidelog.wire.messages.describe_log_dirs import DescribableLogDirTopic
-from tidelog.wire.messages.describe_topic_partitions import TopicRequest
-from tidelog.wire.messages.metadata import MetadataRequestTopic
-from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderPartition, OffsetForLeaderTopic
 
 NOT_ASKED = -(2**31)
 LIBRDKAFKA = DRIVERS[0]

@@ -20,18 +20,20 @@ from tests.compat.clients.drivers.types import DEADLINE_S
 from tests.compat.clients.raw import RawConnection
 from tests.compat.clients.waiting import wait_until
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
-    AlterConfigsRequest,
-    AlterConfigsResponse,
+from tidelog.wire.messages.alter_configs import AlterableConfig as ReplacingConfig
+from tidelog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from tidelog.wire.messages.alter_configs import AlterConfigsResource as ReplacingResource
+from tidelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
+    DescribeConfigsResource,
     DescribeConfigsResponse,
+)
+from tidelog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tidelog.wire.messages.alter_configs import AlterableConfig as ReplacingConfig
-from tidelog.wire.messages.alter_configs import AlterConfigsResource as ReplacingResource
-from tidelog.wire.messages.describe_configs import DescribeConfigsResource
-from tidelog.wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource
 
 LIBRDKAFKA = DRIVERS[0]
 TOPIC, BROKER = 2, 4

@@ -12,23 +12,31 @@ from tests.compat.clients.raw import RawConnection, fetch, produce
 from tests.compat.clients.waiting import wait_until
 from tests.unit.present import present
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
+from tidelog.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from tidelog.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
+)
+from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from tidelog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
-    MetadataRequest,
-    MetadataResponse,
+    TopicRequest,
 )
-from tidelog.wire.messages.create_partitions import CreatePartitionsAssignment, CreatePartitionsTopic
-from tidelog.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig
-from tidelog.wire.messages.delete_topics import DeleteTopicState
-from tidelog.wire.messages.describe_topic_partitions import TopicRequest
-from tidelog.wire.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
+from tidelog.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 
 
 @pytest.fixture(params=ADMINS, ids=lambda admin: admin.name)
@@ -251,7 +259,7 @@ def test_a_topic_is_deleted_by_its_id(broker: Broker, topic: str) -> None:
 def test_records_under_way_do_not_disturb_a_deletion(broker: Broker, topic: str) -> None:
     """Produce and DeleteTopics in one piece: the records are staged when their log goes away."""
     from tests.compat.clients.raw import produce_request
-    from tidelog.wire.messages import ProduceResponse
+    from tidelog.wire.messages.produce import ProduceResponse
 
     with RawConnection(broker) as connection:
         deletion = DeleteTopicsRequest(topic_names=[topic], timeout_ms=1000)

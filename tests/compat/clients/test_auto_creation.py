@@ -10,8 +10,12 @@ from tests.compat.clients.drivers import DRIVERS, Driver, Refused
 from tests.compat.clients.raw import RawConnection, fetch, produce
 from tests.compat.clients.waiting import wait_until
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import MetadataRequest, MetadataResponse
-from tidelog.wire.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
+from tidelog.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 
 LIBRDKAFKA = DRIVERS[0]
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)

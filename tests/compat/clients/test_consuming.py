@@ -14,8 +14,7 @@ from tests.compat.clients.drivers import DRIVERS, Driver, Message
 from tests.compat.clients.raw import RawConnection, fetch, fetch_request, produce
 from tests.unit.present import present
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import FetchRequest, FetchResponse
-from tidelog.wire.messages.fetch import FetchPartition, FetchTopic
+from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 LIBRDKAFKA = DRIVERS[0]
 

@@ -19,10 +19,11 @@ from tests.compat.clients.drivers.types import DEADLINE_S
 from tests.compat.clients.raw import RawConnection, fetch, produce
 from tests.unit.present import present
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import DeleteRecordsRequest, DeleteRecordsResponse
 from tidelog.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
 

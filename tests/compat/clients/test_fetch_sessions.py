@@ -10,9 +10,15 @@ from tests.compat.clients.batches import batch, numbered, read
 from tests.compat.clients.brokers import Broker
 from tests.compat.clients.raw import RawConnection, fetch_request, produce
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse
-from tidelog.wire.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
-from tidelog.wire.messages.metadata import MetadataRequestTopic
+from tidelog.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 NEW_SESSION = 0
 NO_SESSION = -1

@@ -11,13 +11,8 @@ from tests.compat.clients.drivers import Driver
 from tests.compat.clients.drivers.types import DEADLINE_S
 from tests.compat.clients.raw import RawConnection, fetch, produce
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
-from tidelog.wire.messages.describe_producers import TopicRequest
+from tidelog.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
+from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.wire.messages.produce import PartitionProduceResponse
 
 

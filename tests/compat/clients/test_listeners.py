@@ -16,7 +16,8 @@ from tests.compat.clients.drivers import Driver
 from tests.compat.clients.drivers.types import DEADLINE_S
 from tests.compat.clients.raw import RawConnection, fetch_request
 from tests.compat.clients.waiting import wait_until
-from tidelog.wire.messages import FetchResponse, MetadataRequest, MetadataResponse
+from tidelog.wire.messages.fetch import FetchResponse
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 
 def free_ports(count: int) -> list[int]:

@@ -10,10 +10,11 @@ from tests.compat.clients.conftest import MakeTopic
 from tests.compat.clients.drivers import CODECS, Driver, Message
 from tests.compat.clients.raw import RawConnection, produce
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import ListOffsetsRequest, ListOffsetsResponse
 from tidelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
     ListOffsetsTopic,
 )
 

@@ -15,21 +15,17 @@ from tests.compat.clients.raw import HungUp, RawConnection, fetch, produce, prod
 from tests.compat.wire.api_versions import of_kafka
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
+from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    MetadataRequest,
-    MetadataResponse,
-    ProduceRequest,
-    ProduceResponse,
 )
-from tidelog.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig
-from tidelog.wire.messages.metadata import MetadataRequestTopic
-from tidelog.wire.messages.produce import PartitionProduceData, TopicProduceData
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
 NEWER = 99
 

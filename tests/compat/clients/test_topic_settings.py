@@ -15,7 +15,7 @@ from tests.compat.clients.raw import RawConnection, fetch, produce
 from tests.unit.present import present
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 LIBRDKAFKA = DRIVERS[0]
 CODEC_MASK = 0x07

@@ -193,7 +193,14 @@ class ConfluentMember(Member):
     def consume(self) -> None:
         from confluent_kafka import Consumer, KafkaError, KafkaException
 
-        passing = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._MAX_POLL_EXCEEDED}
+        passing = {
+            KafkaError._ALL_BROKERS_DOWN,
+            KafkaError._TRANSPORT,
+            KafkaError._MAX_POLL_EXCEEDED,
+            # What a join under way is answered when the group changes its protocol, as in Kafka; librdkafka reports it
+            # and joins again.
+            KafkaError.REBALANCE_IN_PROGRESS,
+        }
         consumer = Consumer(self.settings())
         consumer.subscribe([self.topic])
         try:

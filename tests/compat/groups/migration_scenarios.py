@@ -18,16 +18,12 @@ from tests.compat.groups.scenarios import (
 )
 from tidelog.client.aio.consumer.protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from tidelog.client.types import TopicPartition
-from tidelog.wire.messages import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    DescribeGroupsRequest,
-    HeartbeatRequest,
-    LeaveGroupRequest,
-    ListGroupsRequest,
-)
-from tidelog.wire.messages.leave_group import MemberIdentity
+from tidelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from tidelog.wire.messages.describe_groups import DescribeGroupsRequest
+from tidelog.wire.messages.heartbeat import HeartbeatRequest
+from tidelog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tidelog.wire.messages.list_groups import ListGroupsRequest
 
 BOTH = tuple(TopicPartition(TOPIC, index) for index in (0, 1))
 LEAVES = -1

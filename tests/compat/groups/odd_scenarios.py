@@ -18,19 +18,18 @@ from tests.compat.groups.scenarios import (
     join_request,
     sync_request,
 )
-from tidelog.wire.messages import (
-    ConsumerGroupDescribeRequest,
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    LeaveGroupRequest,
-    ListGroupsRequest,
-    OffsetCommitRequest,
-    OffsetFetchRequest,
-)
+from tidelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from tidelog.wire.messages.consumer_group_heartbeat import TopicPartitions
-from tidelog.wire.messages.leave_group import MemberIdentity
-from tidelog.wire.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from tidelog.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tidelog.wire.messages.delete_groups import DeleteGroupsRequest
+from tidelog.wire.messages.describe_groups import DescribeGroupsRequest
+from tidelog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tidelog.wire.messages.list_groups import ListGroupsRequest
+from tidelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tidelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 
 ODD_PLACES = ((-1, 0, 0), (5, 99, 0), (5, -1, 0), (5, 0, -5), (5, 0, 10**6), (2**63 - 1, 0, 0))
 LEAVES = -1

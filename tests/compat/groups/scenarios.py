@@ -9,29 +9,30 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.compat.groups.raw import Transcript, Wire
-from tidelog.wire.messages import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    FindCoordinatorRequest,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    ListGroupsRequest,
+from tidelog.wire.messages.delete_groups import DeleteGroupsRequest
+from tidelog.wire.messages.describe_groups import DescribeGroupsRequest
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
+from tidelog.wire.messages.heartbeat import HeartbeatRequest
+from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tidelog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tidelog.wire.messages.list_groups import ListGroupsRequest
+from tidelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetDeleteRequest,
-    OffsetFetchRequest,
-    SyncGroupRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
 )
-from tidelog.wire.messages.join_group import JoinGroupRequestProtocol
-from tidelog.wire.messages.leave_group import MemberIdentity
-from tidelog.wire.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from tidelog.wire.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from tidelog.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from tidelog.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from tidelog.wire.messages.sync_group import SyncGroupRequestAssignment
+from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 Connect = Callable[[], Wire]
 TOPIC = "scenario-topic"

@@ -27,7 +27,8 @@ from tests.compat.groups.members import (
 from tests.compat.groups.raw import Wire
 from tidelog.testing import Broker
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import ConsumerGroupHeartbeatRequest, ListGroupsRequest
+from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tidelog.wire.messages.list_groups import ListGroupsRequest
 
 BOTH_WAYS = {
     **SETTINGS,

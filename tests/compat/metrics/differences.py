@@ -6,7 +6,6 @@ from typing import Final
 
 _NO_THREADS: Final = "fetchers are tasks that begin again after an error: none is ever dead"
 _SAME_TURN: Final = "a reply leaves in the turn of the loop in which it is made"
-_NO_POOL: Final = "requests have no memory pool: queued.max.request.bytes is counted by the request channel"
 _NO_CONTROL_LOOP: Final = "one event loop serves all listeners, the control plane's too"
 _QUEUE_TIMES: Final = "the queues' sizes are shown"
 _ZOOKEEPER_ONLY: Final = "a state that only ZooKeeper's own client has"
@@ -15,7 +14,6 @@ _NOT_TOLD_APART: Final = (
 )
 _MOVES: Final = "a move between log directories is shown by DescribeLogDirs and the log"
 _VERIFICATION: Final = "verification is part of the time of Produce and of AddPartitionsToTxn"
-_CONVERSIONS: Final = "conversions run on a thread; their time is in localtimems of the request"
 _MARKERS: Final = "the coordinator retries markers itself: tidelog_transaction_transactionalids shows what is prepared"
 
 MISSING: Final = {
@@ -37,23 +35,16 @@ MISSING: Final = {
     "kafka_log_logcleanermanager_uncleanable_partitions_count": "tidelog_logcleaner_uncleanable_partitions: the same",
     "kafka_network_acceptor_acceptorblockedpercent_count": "accepting blocks nothing",
     "kafka_network_requestchannel_responsequeuesize": _SAME_TURN,
-    "kafka_network_requestmetrics_messageconversionstimems": _CONVERSIONS,
-    "kafka_network_requestmetrics_messageconversionstimems_count": _CONVERSIONS,
     "kafka_network_requestmetrics_responsequeuetimems": _SAME_TURN,
     "kafka_network_requestmetrics_responsequeuetimems_count": _SAME_TURN,
-    "kafka_network_requestmetrics_temporarymemorybytes": "process_resident_memory_bytes shows what conversions take",
-    "kafka_network_requestmetrics_temporarymemorybytes_count": "the same",
     "kafka_network_socketserver_controlplaneexpiredconnectionskilledcount": _NO_CONTROL_LOOP,
     "kafka_network_socketserver_controlplanenetworkprocessoravgidlepercent": _NO_CONTROL_LOOP,
-    "kafka_network_socketserver_memorypoolavailable": _NO_POOL,
-    "kafka_network_socketserver_memorypoolused": _NO_POOL,
     "kafka_server_addpartitionstotxnmanager_verificationfailurerate_count": _VERIFICATION,
     "kafka_server_addpartitionstotxnmanager_verificationtimems": _VERIFICATION,
     "kafka_server_addpartitionstotxnmanager_verificationtimems_count": _VERIFICATION,
     "kafka_server_brokertopicmetrics_invalidmagicnumberrecords_total": _NOT_TOLD_APART,
     "kafka_server_brokertopicmetrics_invalidoffsetorsequencerecords_total": _NOT_TOLD_APART,
     "kafka_server_brokertopicmetrics_nokeycompactedtopicrecords_total": _NOT_TOLD_APART,
-    "kafka_server_brokertopicmetrics_producemessageconversions_total": _CONVERSIONS,
     "kafka_server_delayedfetchmetrics_expires_total": "a consumer at the end of its partitions lets every fetch expire",
     "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_count": "the count of a share: an artefact",
     "kafka_server_kafkaserver_clusterid": "a text, which the exporter leaves out, too: see tidelog_broker_info",
@@ -91,6 +82,7 @@ OTHER_LABELS: Final = {
     "kafka_server_brokertopicmetrics_failedfetchrequests_total": _LAZY,
     "kafka_server_brokertopicmetrics_failedproducerequests_total": _LAZY,
     "kafka_server_brokertopicmetrics_fetchmessageconversions_total": _LAZY,
+    "kafka_server_brokertopicmetrics_producemessageconversions_total": _LAZY,
     "kafka_server_fetcherstats_bytes_total": _BROKEN_RULE,
     "kafka_server_fetcherstats_requests_total": _BROKEN_RULE,
 }

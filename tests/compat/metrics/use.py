@@ -9,6 +9,8 @@ from confluent_kafka import Consumer, Producer
 
 from tests.compat.metrics.pages import OPENMETRICS, Page
 from tests.integration.servers import Servers, until
+from tidelog.client import Admin
+from tidelog.client.aio.admin.types import DEFAULT_ENTITY, ClientQuotaEntity
 
 Labels = dict[str, set[frozenset[str]]]
 
@@ -42,6 +44,12 @@ def use(servers: str) -> None:
     consumer.close()
 
 
+def limit(servers: str) -> None:
+    """A quota, so that there is something to count against one."""
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.alter_client_quotas({ClientQuotaEntity(client_id=DEFAULT_ENTITY): {"producer_byte_rate": 1e9}})
+
+
 async def label_names(directory: Path) -> Labels:
     """The names and labels of two brokers in use, in both formats."""
     cluster = Servers(directory, **SETTINGS)
@@ -49,6 +57,7 @@ async def label_names(directory: Path) -> Labels:
     await cluster.start(1, 2)
     try:
         servers = ",".join(f"{host}:{port}" for host, port in (each.address for each in cluster.running.values()))
+        await asyncio.to_thread(limit, servers)
         await asyncio.to_thread(use, servers)
         for server in cluster.running.values():
             assert server.metrics is not None

@@ -27,7 +27,7 @@ from tests.integration.certificates import Certificates, make_certificates
 from tests.integration.inside import Inside
 from tests.integration.kdc import REALM, SERVICE, Realm, realm, unavailable_reason
 from tests.integration.raw_client import RawClient
-from tidelog.broker import authentication
+from tidelog.broker.security import authentication
 from tidelog.client import Admin, AuthenticationFailed, Consumer, Producer
 from tidelog.client.aio.admin.types import NewTopic
 from tidelog.config import ConfigError

@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any
 
 import tidelog.wire.messages
+from tidelog.wire.fields import Declared
 from tidelog.wire.primitives import uuid_to_text
 from tidelog.wire.schema import Field, Message, Struct
 
@@ -47,7 +48,7 @@ def sparse(cls: type[Message], version: int) -> Message:
     return _nulls(cls, version)
 
 
-def _struct(cls: type[Struct], version: int, numbers: "count[int]") -> Any:
+def _struct(cls: type[Declared], version: int, numbers: "count[int]") -> Any:
     values = {}
     for name, field in cls.fields.items():
         if field.is_in(version):
@@ -55,7 +56,7 @@ def _struct(cls: type[Struct], version: int, numbers: "count[int]") -> Any:
     return cls(**values)
 
 
-def _value(kind: str, element: str | type[Struct], version: int, numbers: "count[int]") -> Any:
+def _value(kind: str, element: str | type[Declared], version: int, numbers: "count[int]") -> Any:
     if kind == "array":
         if isinstance(element, type):
             return [_struct(element, version, numbers)]
@@ -74,7 +75,7 @@ def _value(kind: str, element: str | type[Struct], version: int, numbers: "count
     return {"boolean": True, "float64": number + 0.25}.get(kind, bytes([number % 256] * 3))
 
 
-def _nulls(cls: type[Struct], version: int) -> Any:
+def _nulls(cls: type[Declared], version: int) -> Any:
     values: dict[str, Any] = {}
     for name, field in cls.fields.items():
         if field.is_in(version) and field.null_since <= version:

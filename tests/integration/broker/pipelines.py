@@ -12,12 +12,13 @@ from typing import Any, Final, NamedTuple
 
 from tests.integration.raw_client import RawClient, batch_of, frame_of, records_of
 from tidelog.broker.handlers import handlers
-from tidelog.broker.routes import request_name
+from tidelog.broker.requests.routes import request_name
 from tidelog.records.batch import iterate_batches, iterate_records
 from tidelog.records.builder import build_batch
 from tidelog.wire import messages
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.fields import Declared
 from tidelog.wire.schema import Field, Message, Struct
 
 TIMESTAMP_MS = 1_700_000_000_000
@@ -157,7 +158,7 @@ _IN_STRUCTS: Final[Mapping[tuple[str, str], Any]] = {
 }
 
 
-def _fill(cls: type[Struct], version: int, scope: Scope, values: Mapping[str, Any]) -> Any:
+def _fill(cls: type[Declared], version: int, scope: Scope, values: Mapping[str, Any]) -> Any:
     return cls(
         **{
             name: _value(cls, name, field, version, scope, values)
@@ -167,7 +168,7 @@ def _fill(cls: type[Struct], version: int, scope: Scope, values: Mapping[str, An
     )
 
 
-def _value(cls: type[Struct], name: str, field: Field, version: int, scope: Scope, values: Mapping[str, Any]) -> Any:
+def _value(cls: type[Declared], name: str, field: Field, version: int, scope: Scope, values: Mapping[str, Any]) -> Any:
     if name in values:
         return _resolved(values[name], scope)
     if (cls.__name__, name) in _IN_STRUCTS:

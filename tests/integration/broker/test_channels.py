@@ -9,16 +9,12 @@ from typing import Any
 import pytest
 
 from tests.integration.client.fake_broker import CLOSE, HOST, FakeBroker
-from tidelog.broker.channels import BrokerChannels, BrokerUnreachable
+from tidelog.broker.topology.channels import BrokerChannels, BrokerUnreachable
 from tidelog.client.aio.transport import PlainConnector
 from tidelog.metadata.tree import Endpoint
 from tidelog.wire.api_keys import ApiKey
-from tidelog.wire.messages import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-)
+from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
 ASK = AllocateProducerIdsRequest(broker_id=1)
 

@@ -136,11 +136,9 @@ def test_both_ways_answer_and_store_the_same(brokers: tuple[Broker, Broker], ver
     at_once, by_field = brokers
     bodies = [_request(step, at_once.producer).encode(version) for step in history]
     expected = at_once.inside.on_loop(lambda: _run(at_once, bodies, version))
-    with patch.multiple(
-        codec,
-        _single_classic=lambda *_: None,
-        _single_flexible=lambda *_: None,
-        _SINGLE_LAYOUTS=[None] * 12,
+    with (
+        patch.object(produce, "decode_request", codec._DECODER.decode_of_any_shape),
+        patch.object(codec, "_SINGLE_LAYOUTS", [None] * 12),
     ):
         assert by_field.inside.on_loop(lambda: _run(by_field, bodies, version)) == expected
 

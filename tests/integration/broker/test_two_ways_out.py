@@ -21,7 +21,7 @@ from tests.compat.transactions.protocol import Rpc
 from tests.integration.inside import Inside
 from tests.integration.raw_client import batch_of, describe_topic, produce
 from tidelog.broker.handlers import fetch
-from tidelog.broker.node import Node
+from tidelog.broker.serving.node import Node
 from tidelog.network.send_queue import Chunk
 from tidelog.replication.fetch_session import FetchSessionCache
 from tidelog.storage._files import FileSlice
@@ -119,12 +119,8 @@ class Way:
                 patch.object(self._node.background, "run_alone", _run_here),
                 nullcontext()
                 if self.is_at_once
-                else patch.multiple(
-                    codec,
-                    _single_classic=lambda *_: None,
-                    _single_flexible=lambda *_: None,
-                    _encode_single=_encode_by_field,
-                ),
+                else patch.object(fetch, "decode_request", codec._DECODER.decode_of_any_shape),
+                nullcontext() if self.is_at_once else patch.object(codec, "_encode_single", _encode_by_field),
             ):
                 fetch.handle_bytes(self._node, slot, bytearray(body), 0, len(body), version, 4711)  # type: ignore[arg-type]
                 if slot.end_waiting is not None:

@@ -12,9 +12,9 @@ from typing import Any, Final, Self
 from tidelog.wire import messages
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.frames import encode_response, parse_request_header
-from tidelog.wire.messages import ApiVersionsResponse, MetadataResponse
-from tidelog.wire.messages.api_versions import ApiVersion
+from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tidelog.wire.messages.metadata import (
+    MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,

@@ -23,17 +23,11 @@ from tidelog.client.errors import (
 )
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
-    ApiVersionsResponse,
-    FindCoordinatorResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    MetadataResponse,
-)
-from tidelog.wire.messages.api_versions import ApiVersion
-from tidelog.wire.messages.find_coordinator import Coordinator
+from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tidelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidelog.wire.messages.metadata import MetadataResponse
 
 QUICK = {"reconnect.backoff.ms": 5, "reconnect.backoff.max.ms": 20, "retry.backoff.ms": 5, "retry.backoff.max.ms": 20}
 ASK = InitProducerIdRequest()
@@ -228,7 +222,7 @@ def test_versions_are_negotiated_and_an_api_that_is_not_served_is_an_error() -> 
             await client.start()
             connection = client.link(-1)._connection
             assert connection is not None
-            from tidelog.wire.messages import MetadataRequest
+            from tidelog.wire.messages.metadata import MetadataRequest
 
             assert connection.version_of(MetadataRequest) == 7
             assert connection.version_of(MetadataRequest, 5) == 5

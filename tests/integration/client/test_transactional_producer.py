@@ -19,22 +19,21 @@ from tidelog.client.errors import (
 )
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import (
-    AddOffsetsToTxnResponse,
-    AddPartitionsToTxnResponse,
-    EndTxnResponse,
-    FindCoordinatorResponse,
-    InitProducerIdResponse,
-    ProduceResponse,
-    TxnOffsetCommitResponse,
-)
+from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from tidelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
-from tidelog.wire.messages.find_coordinator import Coordinator
-from tidelog.wire.messages.produce import PartitionProduceResponse, TopicProduceResponse
-from tidelog.wire.messages.txn_offset_commit import TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic
+from tidelog.wire.messages.end_txn import EndTxnResponse
+from tidelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from tidelog.wire.messages.init_producer_id import InitProducerIdResponse
+from tidelog.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from tidelog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 
 NONE = ErrorCode.NONE
 QUICK = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 10, "reconnect_backoff_ms": 5, "reconnect_backoff_max_ms": 10}

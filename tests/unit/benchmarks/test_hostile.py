@@ -20,7 +20,7 @@ from benchmarks.hostile.rendering import Renderer, Target
 from benchmarks.hostile.requests import HostileRequest, generated, named, served
 from tidelog.wire.errors import WireError
 from tidelog.wire.frames import parse_request_header
-from tidelog.wire.messages import MetadataRequest
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.schema import Message
 
 TARGET = Target("victim", bytes(range(16)))
