@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+APT_DEPS  := redis-server postgresql kcat chromium chromium-driver krb5-kdc krb5-admin-server libkrb5-dev
+BREW_DEPS := redis postgresql kcat chromedriver krb5
 
 # Tests start hundreds of processes; without bytecode each of them compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long unit simulate chaos spark-kills lint format bench docs clean
+.PHONY: help setup demo test test-long unit simulate gauntlet chaos spark-kills lint format bench docs release test-deps clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -42,6 +44,9 @@ unit: setup ## the tests that need no socket and no process (under a minute)
 simulate: setup ## simulated clusters under faults: SEEDS=100 from FIRST=0, MINUTES=5 instead, or SEED=7 alone; DELAYED=1
 	$(BIN)/python -m tidelog.testing.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first-seed $(FIRST)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(BROKERS),--brokers $(BROKERS)) $(if $(DELAYED),--delayed)
 
+gauntlet: setup ## plants known mistakes and shows which seeds and tests find them: ONLY=replication, SEEDS=200
+	$(BIN)/python -m tests.gauntlet $(if $(ONLY),--only $(ONLY)) $(if $(SEEDS),--seeds $(SEEDS))
+
 chaos: setup ## three real brokers under faults and other people's clients: SCHEDULES=30, or SEED=7 alone
 	$(BIN)/python -m tests.compat.chaos $(if $(SEED),--seed $(SEED)) $(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(FIRST),--first $(FIRST)) $(if $(JAVA),--java)
 
@@ -61,8 +66,25 @@ format: setup ## let ruff rewrite the layout
 bench: setup ## every figure of benchmarks/RESULTS.md, beside Apache Kafka where Java and Maven are there
 	$(BIN)/python -m benchmarks
 
-docs: setup ## write docs/configuration.md from the declared settings
+docs: setup ## write the generated pages, and build the site into build/site; a broken link fails
 	$(BIN)/tidelog config reference > docs/configuration.md
+	$(BIN)/tidelog from-kafka > docs/from-kafka.md
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+release: setup ## into dist: a pure wheel, the source distribution, and the list of what an installation holds (SBOM)
+	rm -rf dist build/sbom
+	TIDELOG_SPEEDUPS=off $(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
+	$(PYTHON) -m venv --without-pip build/sbom
+	$(BIN)/python -m pip --python build/sbom/bin/python install --quiet --disable-pip-version-check dist/*.whl
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o dist/tidelog.cdx.json build/sbom/bin/python
+
+test-deps: ## install what some tests use and skip without: Redis, PostgreSQL, Kerberos, a browser, kcat (apt or brew)
+	@if command -v apt-get > /dev/null; then \
+	  run=$$(test "$$(id -u)" = 0 || echo sudo); $$run apt-get update -qq && $$run apt-get install -qq --yes $(APT_DEPS); \
+	elif command -v brew > /dev/null; then brew install $(BREW_DEPS); \
+	else echo "neither apt nor brew is here; install these: $(APT_DEPS)" >&2; exit 1; fi
+	@rm -f $(STAMP)
 
 clean: ## remove what the commands above made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist

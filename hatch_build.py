@@ -30,7 +30,7 @@ class SpeedupsBuildHook(BuildHookInterface):  # type: ignore[misc]
         self._directory = tempfile.mkdtemp(prefix="tidelog-speedups-")
         try:
             libraries = [compile_module(name, Path(self.root), Path(self._directory)) for name in MODULES]
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a compiler may fail in any way; the module is optional
             self.app.display_warning(f"{', '.join(MODULES)} are left out, Tidelog runs without them: {error}")
             return
         build_data["pure_python"] = False

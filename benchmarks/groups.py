@@ -21,18 +21,14 @@ from tidelog.client.aio.consumer.protocol import Assignment, Subscription, encod
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frames import encode_request, response_body_offset
-from tidelog.wire.messages import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from tidelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
-    SyncGroupRequest,
-    SyncGroupResponse,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
 )
-from tidelog.wire.messages.join_group import JoinGroupRequestProtocol
-from tidelog.wire.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from tidelog.wire.messages.sync_group import SyncGroupRequestAssignment
+from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from tidelog.wire.schema import Message
 
 CONNECTIONS: Final = 64

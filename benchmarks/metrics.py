@@ -34,7 +34,8 @@ FEW, MANY = 500, 3_500
 SERVE = """
 import sys
 from tidelog.__main__ import main
-from tidelog.broker.metrics import event_loop, requests
+from tidelog.broker.metrics import event_loop
+from tidelog.broker.requests import request_meter as requests
 event_loop._BEAT_SECONDS = event_loop.STALL_SECONDS = 3600.0
 requests._TIMED_EVERY_NS *= 50
 sys.exit(main())

@@ -6,6 +6,7 @@ case and round, and what we aim at.
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -188,6 +189,17 @@ def floor(kind: str, sink: str, options: dict[str, str] | None = None) -> Measur
     return run
 
 
+def live(kind: str, sink_options: dict[str, str] | None = None, **source_options: str) -> Measure:
+    """Rows that come one by one, from the send to the moment that a consumer of the output has them; the median."""
+
+    def run(lab: SparkLab) -> float:
+        settings = {f"kafka.{name.replace('_', '.')}": value for name, value in source_options.items()}
+        # The first rows start workers and compile code.
+        return statistics.median(lab.run_live(kind, settings, sink_options or {})[3:])
+
+    return run
+
+
 def floor_ready(lab: SparkLab) -> float:
     """One row in each micro-batch, between a source and a sink that do nothing."""
     spark_floor.register(lab.spark)
@@ -239,17 +251,24 @@ CASES: dict[str, dict[str, Measure]] = {
         "floor-jvm": floor(THEIRS, THEIRS),
         "floor-ready": floor_ready,
     },
+    "live": {
+        "live": live(OURS, AT_LEAST_ONCE),
+        "live-once": live(OURS, EXACTLY_ONCE),
+        "live-jvm": live(THEIRS),
+        "live-jvm-10ms": live(THEIRS, fetch_max_wait_ms="10"),
+    },
 }
 """The measures by case: those of one case run back to back."""
 
 JVM = "Spark's own"
+JVM_10MS = "Spark's own, kafka.fetch.max.wait.ms=10"
 SELF = "ours, at least once"
 READY = "a source of ready batches"
 DROPPED = "a sink that drops rows"
 
 
-def _floor_line(title: str, left: str, right: str) -> Comparison:
-    return Comparison(title, left, right, JVM, "ms", Better.LOWER, times(1))
+def _floor_line(title: str, left: str, right: str, beside: str = JVM) -> Comparison:
+    return Comparison(title, left, right, beside, "ms", Better.LOWER, times(1))
 
 
 def _layer_line(title: str, left: str, right: str | None) -> Comparison:
@@ -284,11 +303,19 @@ COMPARISONS: tuple[Comparison, ...] = (
     _layer_line("and a topic, at least once", "layer-sink", "layer-steps"),
     _layer_line("and exactly once", "layer-once", "layer-sink"),
     _layer_line("and a policy for rows that fail", "layer-policy", "layer-once"),
-    _floor_line("a micro-batch of one row, p50: source", "floor-source", "floor-source-jvm"),
-    _floor_line("a micro-batch of one row, p50: source and sink, at least once", "floor", "floor-jvm"),
-    _floor_line("a micro-batch of one row, p50: source and sink, exactly once", "floor-once", "floor-jvm"),
+    _floor_line("a row that comes alone, p50: sent until read, at least once", "live", "live-jvm"),
+    _floor_line("a row that comes alone, p50: sent until read, at least once", "live", "live-jvm-10ms", JVM_10MS),
+    _floor_line("a row that comes alone, p50: sent until read, exactly once", "live-once", "live-jvm"),
+    _floor_line("a row that comes alone, p50: sent until read, exactly once", "live-once", "live-jvm-10ms", JVM_10MS),
+    _floor_line("a micro-batch of one of the rows that are there, p50: source", "floor-source", "floor-source-jvm"),
+    _floor_line(
+        "a micro-batch of one of the rows that are there, p50: source and sink, at least once", "floor", "floor-jvm"
+    ),
+    _floor_line(
+        "a micro-batch of one of the rows that are there, p50: source and sink, exactly once", "floor-once", "floor-jvm"
+    ),
     Comparison(
-        "a micro-batch of one row, p50: source and sink, exactly once",
+        "a micro-batch of one of the rows that are there, p50: source and sink, exactly once",
         "floor-once",
         "floor-ready",
         "a source and a sink in Python that do nothing",

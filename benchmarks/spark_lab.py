@@ -11,6 +11,7 @@ import dataclasses
 import itertools
 import shutil
 import statistics
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from tidelog.client import Consumer
     from tidelog.spark.pipeline import Pipeline
 
 OURS, THEIRS = "tidelog", "kafka"
@@ -160,6 +162,37 @@ class SparkLab:
             query = frame.writeStream.format(kind).options(**chosen).trigger(availableNow=True).start()
             return _ended(query)
 
+    def run_live(self, kind: str, source_options: Mapping[str, str], sink_options: Mapping[str, str]) -> list[float]:
+        """Copy a topic while rows come, one after the other: milliseconds from its send until each can be read.
+
+        Each row is sent when the one before it has arrived, so that no fetch finds more than one.
+        """
+        from tidelog.client import Consumer, Producer, TopicPartition
+
+        source, sink = self.new_topic(1), self.new_topic(1)
+        reading = {**self._options(), "subscribe": source, "startingOffsets": "earliest", **source_options}
+        frame = self.spark.readStream.format(kind).options(**reading).load().select("key", "value")
+        client = {"bootstrap.servers": self.broker.bootstrap_servers}
+        took_ms: list[float] = []
+        with _Checkpoint(self._scratch) as checkpoint:
+            writing = {**self._options(), "topic": sink, **sink_options, "checkpointLocation": str(checkpoint)}
+            query = frame.writeStream.format(kind).options(**writing).trigger(processingTime="0 seconds").start()
+            watching = {**client, "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+            try:
+                with Producer(client) as producer, Consumer(watching) as consumer:
+                    consumer.assign([TopicPartition(sink, 0)])
+                    for number in range(self.sizes.floor_triggers):
+                        began = time.perf_counter()
+                        producer.send(source, b"%d" % number, b"key")
+                        producer.flush()
+                        _await_row(consumer, query)
+                        took_ms.append((time.perf_counter() - began) * 1000)
+            finally:
+                query.stop()
+        self.drop_topic(source)
+        self.drop_topic(sink)
+        return took_ms
+
     def run_pipeline(self, pipeline: Pipeline) -> list[Trigger]:
         """Run a pipeline, whose checkpoint is replaced, until it has read all there was when it began."""
         from tidelog.spark.pipeline.running.run import start
@@ -218,6 +251,16 @@ def _ended(query: StreamingQuery) -> list[Trigger]:
     finally:
         query.stop()
     return _triggers(query)
+
+
+def _await_row(consumer: Consumer, query: StreamingQuery) -> None:
+    deadline = time.monotonic() + STREAM_SECONDS_MAX
+    while not list(consumer.poll(1.0)):
+        failure = query.exception()
+        if failure is not None:
+            raise failure
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"a row did not arrive within {STREAM_SECONDS_MAX:.0f} s")
 
 
 def _triggers(query: StreamingQuery) -> list[Trigger]:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from benchmarks import frames
+from tidelog.wire.fields import Declared
 from tidelog.wire.frames import flexible_from
-from tidelog.wire.schema import Field, Message, Struct
+from tidelog.wire.schema import Field, Message
 
 Path = tuple[str, ...]
 """The names of the fields that lead to a field."""
@@ -108,7 +109,7 @@ class Target(NamedTuple):
     topic_id: bytes
 
 
-Special = Callable[["Renderer", type[Struct], str, Field], bytes]
+Special = Callable[["Renderer", type[Declared], str, Field], bytes]
 """Makes the bytes of the field that is replaced."""
 
 
@@ -138,7 +139,7 @@ class Renderer:
             header += header_tags
         return struct.pack(">i", len(header) + len(body)) + header + body
 
-    def struct(self, cls: type[Struct], path: Path, special: Mapping[Path, Special], tags: bytes = b"\x00") -> bytes:
+    def struct(self, cls: type[Declared], path: Path, special: Mapping[Path, Special], tags: bytes = b"\x00") -> bytes:
         """One struct, closed by `tags` in flexible versions."""
         parts = []
         for name, field in cls.fields.items():
@@ -151,7 +152,7 @@ class Renderer:
             parts.append(tags)
         return b"".join(parts)
 
-    def field(self, cls: type[Struct], name: str, field: Field, path: Path, special: Mapping[Path, Special]) -> bytes:
+    def field(self, cls: type[Declared], name: str, field: Field, path: Path, special: Mapping[Path, Special]) -> bytes:
         if field.kind == "array":
             element = field.element
             if isinstance(element, type):
@@ -162,7 +163,7 @@ class Renderer:
             return b"\xff" if field.null_since <= self.version else self.struct(field.element, path, special)
         return self.plain(field.kind, self.value(cls, name, field.kind, field))
 
-    def value(self, cls: type[Struct], name: str, kind: str, field: Field | None = None) -> Any:
+    def value(self, cls: type[Declared], name: str, kind: str, field: Field | None = None) -> Any:
         value = _OF_MESSAGES.get((cls.__name__, name), _VALUES.get(name, self))
         if isinstance(value, str) != (kind == "string") and value is not None:
             value = self  # another message has a field of this name and of another kind
@@ -188,19 +189,19 @@ class Renderer:
         """The length field of an array."""
         return frames.uvarint(count + 1) if self.is_flexible else struct.pack(">i", count)
 
-    def arrays(self) -> Iterator[tuple[Path, type[Struct], str, Field]]:
+    def arrays(self) -> Iterator[tuple[Path, type[Declared], str, Field]]:
         """Every array of the version."""
         yield from self._fields(self.request, (), lambda field: field.kind == "array")
 
-    def texts(self) -> Iterator[tuple[Path, type[Struct], str, Field]]:
+    def texts(self) -> Iterator[tuple[Path, type[Declared], str, Field]]:
         """Every string of the version, also those in arrays."""
         yield from self._fields(
             self.request, (), lambda field: field.kind == "string" or (field.kind, field.element) == ("array", "string")
         )
 
     def _fields(
-        self, cls: type[Struct], path: Path, is_wanted: Callable[[Field], bool]
-    ) -> Iterator[tuple[Path, type[Struct], str, Field]]:
+        self, cls: type[Declared], path: Path, is_wanted: Callable[[Field], bool]
+    ) -> Iterator[tuple[Path, type[Declared], str, Field]]:
         for name, field in cls.fields.items():
             if not field.is_in(self.version) or field.tag is not None:
                 continue
@@ -216,7 +217,7 @@ class Renderer:
 def repeated(size_bytes: int) -> Special:
     """One plausible element, as often as it fits."""
 
-    def render(renderer: Renderer, cls: type[Struct], name: str, field: Field) -> bytes:
+    def render(renderer: Renderer, cls: type[Declared], name: str, field: Field) -> bytes:
         element = _element(renderer, cls, name, field)
         count = max(1, size_bytes // len(element))
         return renderer.count(count) + element * count
@@ -227,7 +228,7 @@ def repeated(size_bytes: int) -> Special:
 def smallest(size_bytes: int) -> Special:
     """The smallest element: empty texts and arrays, zeros."""
 
-    def render(renderer: Renderer, _cls: type[Struct], _name: str, field: Field) -> bytes:
+    def render(renderer: Renderer, _cls: type[Declared], _name: str, field: Field) -> bytes:
         element = _smallest(renderer, field)
         count = max(1, size_bytes // len(element))
         return renderer.count(count) + element * count
@@ -238,7 +239,7 @@ def smallest(size_bytes: int) -> Special:
 def distinct(size_bytes: int) -> Special:
     """Elements of which no two are equal: by name where they have one, by number otherwise."""
 
-    def render(renderer: Renderer, cls: type[Struct], name: str, field: Field) -> bytes:
+    def render(renderer: Renderer, cls: type[Declared], name: str, field: Field) -> bytes:
         text = MARK_TEXT.encode()
         element = _element(renderer, cls, name, field, is_marked=True)
         if text in element:
@@ -261,7 +262,7 @@ def claimed(count: int) -> Special:
 def long_text(size_bytes: int) -> Special:
     """A text of this many bytes."""
 
-    def render(renderer: Renderer, _cls: type[Struct], _name: str, field: Field) -> bytes:
+    def render(renderer: Renderer, _cls: type[Declared], _name: str, field: Field) -> bytes:
         value = renderer.plain("string", "x" * size_bytes)
         return renderer.count(1) + value if field.kind == "array" else value
 
@@ -277,14 +278,14 @@ def tags(count: int, size_bytes: int = 0) -> bytes:
 def tagged_element(count: int) -> Special:
     """An array of one struct that ends in so many tagged fields."""
 
-    def render(renderer: Renderer, _cls: type[Struct], _name: str, field: Field) -> bytes:
+    def render(renderer: Renderer, _cls: type[Declared], _name: str, field: Field) -> bytes:
         assert isinstance(field.element, type), "only structs have tagged fields"
         return renderer.count(1) + renderer.struct(field.element, (), {}, tags(count))
 
     return render
 
 
-def _element(renderer: Renderer, cls: type[Struct], name: str, field: Field, is_marked: bool = False) -> bytes:
+def _element(renderer: Renderer, cls: type[Declared], name: str, field: Field, is_marked: bool = False) -> bytes:
     element = field.element
     if not isinstance(element, type):
         mark = MARK_TEXT if element == "string" else MARK_NUMBER

@@ -17,7 +17,7 @@ from benchmarks import frames
 from benchmarks.hostile import rendering
 from benchmarks.hostile.rendering import Renderer, Target
 from tidelog.broker.handlers import handlers
-from tidelog.broker.routes import request_name
+from tidelog.broker.requests.routes import request_name
 from tidelog.wire import messages
 from tidelog.wire.schema import Message
 

@@ -3,4 +3,4 @@
 The package is a house of rooms (see ARCHITECTURE.md); nothing is imported here, so that `tidelog serve` starts fast.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.3.0.dev0"

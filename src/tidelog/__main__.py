@@ -7,6 +7,8 @@ line framework; every other command goes through `tidelog.cli.app`.
 import sys
 from collections.abc import Sequence
 
+INTERRUPTED_EXIT_CODE = 130
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code: 0 done, 1 failed, 2 wrongly used or configured."""
@@ -23,7 +25,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(f"tidelog {__version__} ({'with' if HAS_SPEEDUPS else 'without'} C speedups)\n")
         return 0
     try:
+        # A command takes part of a second to import: an interrupt meanwhile has nothing to undo.
         from tidelog.cli.app import main as run
+    except KeyboardInterrupt:
+        return INTERRUPTED_EXIT_CODE
     except ModuleNotFoundError as error:
         if error.name not in {"typer", "rich"}:
             raise

@@ -18,12 +18,20 @@ read_unsigned(const uint8_t *at, int size)
     return value;
 }
 
-/* Read a signed number of `size` bytes, at least 1 and at most 8. The caller has checked that they are there. */
+/* Read a signed number of 1, 2, 4 or 8 bytes. The caller has checked that they are there. */
 static inline int64_t
 read_signed(const uint8_t *at, int size)
 {
-    uint64_t sign = (uint64_t)1 << (8 * size - 1);
-    return (int64_t)((read_unsigned(at, size) ^ sign) - sign);
+    switch (size) {
+    case 1:
+        return (int8_t)read_unsigned(at, 1);
+    case 2:
+        return (int16_t)read_unsigned(at, 2);
+    case 4:
+        return (int32_t)read_unsigned(at, 4);
+    default:
+        return (int64_t)read_unsigned(at, 8);
+    }
 }
 
 /* Write the last `size` bytes of a number; returns the position behind them. */
