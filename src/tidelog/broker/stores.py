@@ -16,11 +16,6 @@ from tidelog.metadata.store import Store
 from tidelog.storage.errors import StorageError
 
 
-def is_shared(config: BrokerConfig) -> bool:
-    """Whether other brokers may use the same tree."""
-    return config.zookeeper_connect is not None or config.metadata_socket is not None
-
-
 def open_store(config: BrokerConfig, directories: Sequence[str]) -> Store:
     """Begin a session with the tree; `directories` are the log directories that can be used."""
     if config.zookeeper_connect is not None:

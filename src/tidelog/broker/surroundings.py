@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.broker.hosting.cleaner import CleanerWorker, WorkerProcess
-from tidelog.broker.stores import is_shared, open_store
+from tidelog.broker.stores import open_store
 from tidelog.config import BrokerConfig
 from tidelog.metadata.store import Store
 from tidelog.network.limits import UNLIMITED
@@ -68,7 +68,7 @@ class Surroundings:
             listen=listen_tcp,
             socket_descriptors_max=_socket_descriptors,
             open_store=open_store,
-            is_clustered=config is not None and is_shared(config),
+            is_clustered=config is not None and not config.is_alone,
         )
 
 

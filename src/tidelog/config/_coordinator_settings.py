@@ -16,8 +16,9 @@ class GroupSettings(Settings, area="Groups and offsets"):
     group_max_session_timeout_ms: int = setting(
         "group.max.session.timeout.ms", 30 * MINUTE_MS, doc="Longest session timeout a member may ask for.")
     group_initial_rebalance_delay_ms: int = setting(
-        "group.initial.rebalance.delay.ms", 3000,
-        doc="Wait for more members before the first rebalance of a new group.")
+        "group.initial.rebalance.delay.ms", 3000, default_alone=0,
+        doc="Wait for more members before the first rebalance of a new group. "
+            "A broker alone does not wait.")
     group_max_size: int = setting(
         "group.max.size", INT_MAX, at_least=1, doc="Most members in one group.")
     group_consumer_session_timeout_ms: int = setting(

@@ -62,6 +62,11 @@ class BrokerConfig(
     """The properties this was made from, those without a field of their own (`listener.name.…`) among them."""
 
     @property
+    def is_alone(self) -> bool:
+        """Whether no other broker can use the same metadata tree."""
+        return self.zookeeper_connect is None and self.metadata_socket is None
+
+    @property
     def security_protocols(self) -> dict[str, str]:
         """Security protocol by listener name."""
         return _listeners.parse_protocol_map(self.listener_security_protocol_map)

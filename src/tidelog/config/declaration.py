@@ -45,8 +45,8 @@ class Setting:
 
     # fmt: off
     __slots__ = (
-        "area", "at_least", "at_most", "check", "default", "doc", "dynamic", "field", "ignored", "importance",
-        "is_sensitive", "kind", "name", "one_of", "refused", "synonyms",
+        "area", "at_least", "at_most", "check", "default", "default_alone", "doc", "dynamic", "field", "ignored",
+        "importance", "is_sensitive", "kind", "name", "one_of", "refused", "synonyms",
     )
     # fmt: on
 
@@ -55,6 +55,8 @@ class Setting:
     area: str
     kind: Kind
     default: Any
+    default_alone: Any
+    """The default of a broker that shares its metadata with no other."""
     doc: str
     importance: Importance
     dynamic: DynamicScope
@@ -149,17 +151,19 @@ def setting(
     sensitive: bool = False,
     ignored: str | None = None,
     refused: str | None = None,
+    default_alone: Any = None,
 ) -> Any:
     """Declare one setting in the body of a `Settings` class. The type follows from the default unless given.
 
     A setting that nothing reads says why: `ignored` where that does no harm, `refused` where it would, because its
-    effect is relied on where it is set.
+    effect is relied on where it is set. `default_alone` is the default of a broker without others, where that differs.
     """
     declared = Setting()
     declared.name = name
     declared.field = declared.area = ""
     declared.kind = kind = type if type is not None else kind_of(default)
     declared.default = default
+    declared.default_alone = default if default_alone is None else default_alone
     declared.doc = doc
     declared.importance = importance
     declared.dynamic = dynamic

@@ -146,7 +146,7 @@ class ConfigLayers:
             (ConfigSource.DYNAMIC_BROKER_CONFIG, self.broker.get),
             (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self.cluster.get),
             (ConfigSource.STATIC_BROKER_CONFIG, self.static.get),
-            (ConfigSource.DEFAULT_CONFIG, _default_text),
+            (ConfigSource.DEFAULT_CONFIG, self._default_text),
         )
         found = [
             ConfigSynonym(each, _shown(each, text), source)
@@ -157,6 +157,12 @@ class ConfigLayers:
         # As in Kafka, what precedes the setting's own first value belongs to another member of its family.
         first = next((position for position, each in enumerate(found) if each.name == name), len(found))
         return tuple(found[first:])
+
+    def _default_text(self, name: str) -> str | None:
+        declared = BrokerConfig.settings.get(name)
+        if declared is None:
+            return None
+        return declared.format(declared.default_alone if self.config.is_alone else declared.default)
 
 
 def _overlay(lower: Mapping[str, str], upper: Mapping[str, str]) -> dict[str, str]:
@@ -187,11 +193,6 @@ def _related(name: str) -> tuple[str, ...]:
         return family
     declared = listener_setting(name)
     return (name,) if declared is None else (name, declared.name)
-
-
-def _default_text(name: str) -> str | None:
-    declared = BrokerConfig.settings.get(name)
-    return None if declared is None else declared.format(declared.default)
 
 
 def _shown(name: str, text: str) -> str | None:

@@ -10,6 +10,7 @@ again with each change.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
+from typing import Final
 
 from tidelog.config import kafka_only
 from tidelog.config._cross_checks import check_broker_config
@@ -20,6 +21,10 @@ from tidelog.config.errors import ConfigError, UnknownSettingError
 from tidelog.config.kinds import parse_items
 from tidelog.config.log_config import LogConfig
 from tidelog.config.names import with_suggestion
+
+_DEFAULTS_ALONE: Final[Mapping[str, object]] = {
+    each.field: each.default_alone for each in BrokerConfig.settings.values() if each.default_alone is not each.default
+}
 
 
 def load_broker_config(properties: Mapping[str, str], *, ignore_unknown: bool = False) -> BrokerConfig:
@@ -38,6 +43,8 @@ def load_broker_config(properties: Mapping[str, str], *, ignore_unknown: bool = 
     if "log.dirs" not in properties and values.get("log_dir"):
         values["log_dirs"] = (values["log_dir"],)
     config = BrokerConfig(**values, originals=dict(properties))
+    if config.is_alone:
+        config = config.replace(**{field: value for field, value in _DEFAULTS_ALONE.items() if field not in values})
     check_broker_config(config)
     return config
 

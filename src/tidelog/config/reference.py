@@ -19,7 +19,8 @@ _INTRODUCTION: Final = """\
 <!-- Written by tidelog.config.reference from the declarations of the settings. Do not edit. -->
 
 Names, types and defaults are those of Apache Kafka 3.9 in ZooKeeper mode, except that `listeners`, `log.dirs` and
-`group.coordinator.rebalance.protocols` have defaults of their own. Give them in a file in the form of server.properties
+`group.coordinator.rebalance.protocols` have defaults of their own, as has `group.initial.rebalance.delay.ms` where a
+broker is alone (no `zookeeper.connect`, no `metadata.socket`). Give them in a file in the form of server.properties
 (`tidelog serve --config FILE`) or one by one (`tidelog serve --set name=value`). An unknown name, a malformed value or
 a contradiction stops the start with a message that names it.
 
@@ -110,7 +111,10 @@ def _default(declared: Setting) -> str:
     if not text:
         return "empty"
     explained = _explained(declared)
-    return f"`{text}` ({explained})" if explained else f"`{text}`"
+    shown = f"`{text}` ({explained})" if explained else f"`{text}`"
+    if declared.default_alone is not declared.default:
+        shown += f"; alone `{declared.format(declared.default_alone)}`"
+    return shown
 
 
 def _explained(declared: Setting) -> str:

@@ -40,6 +40,13 @@ def test_a_default() -> None:
     assert entry.synonyms == (("num.partitions", "1", DEFAULT),)
 
 
+@pytest.mark.parametrize(("static", "default"), [({}, "0"), ({"zookeeper.connect": "localhost:2181"}, "3000")])
+def test_the_default_of_a_broker_alone_may_be_another(static: dict[str, str], default: str) -> None:
+    name = "group.initial.rebalance.delay.ms"
+    assert only(ConfigLayers(static).describe_broker([name])).synonyms == ((name, default, DEFAULT),)
+    assert only(ConfigLayers(static).describe_broker([name])).value == default
+
+
 def test_a_setting_without_a_value_has_no_synonyms() -> None:
     entry = only(ConfigLayers({}).describe_broker(["log.retention.ms"]))
     assert (entry.value, entry.source, entry.synonyms, entry.read_only) == (None, DEFAULT, (), False)

@@ -6,8 +6,17 @@ from tidelog.config import BrokerConfig, ConfigError, Listener, load_broker_conf
 from tidelog.config.errors import UnknownSettingError
 
 
-def test_nothing_set_is_the_defaults() -> None:
-    assert load_broker_config({}) == BrokerConfig()
+def test_nothing_set_is_the_defaults_of_a_broker_alone() -> None:
+    assert load_broker_config({}) == BrokerConfig(group_initial_rebalance_delay_ms=0)
+
+
+@pytest.mark.parametrize("shared", [{"zookeeper.connect": "localhost:2181"}, {"metadata.socket": "/run/tree"}])
+def test_members_of_a_cluster_have_kafkas_defaults(shared: dict[str, str]) -> None:
+    assert load_broker_config(shared).group_initial_rebalance_delay_ms == 3000
+
+
+def test_what_is_set_holds_for_a_broker_alone_too() -> None:
+    assert load_broker_config({"group.initial.rebalance.delay.ms": "3000"}).group_initial_rebalance_delay_ms == 3000
 
 
 def test_what_is_set_is_typed_and_remembered() -> None:

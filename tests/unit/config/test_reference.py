@@ -95,4 +95,6 @@ def test_the_page_names_what_is_not_as_in_kafka() -> None:
     introduction = page.partition("\n## ")[0]
     assert [name for name in OTHER_DEFAULTS.keys() - {"log.dir"} if f"`{name}`" not in introduction] == []
     rows = {match["name"]: line for line in page.splitlines() if (match := _ROW.match(line))}
+    assert "`group.initial.rebalance.delay.ms`" in introduction
+    assert "| `3000` (3 s); alone `0` |" in rows["group.initial.rebalance.delay.ms"]
     assert [name for name in sorted(OUR_OWN) if "Not in Kafka." not in rows[name]] == []

@@ -33,6 +33,7 @@ OTHER_DEFAULTS: Final = {
     "log.dirs": "data is kept where the broker was started, not in a directory that a restart of the machine empties",
     "log.dir": "the default is that of `log.dirs`",
     "group.coordinator.rebalance.protocols": "the protocol of KIP-848 is served, as from Kafka 4.0 on",
+    "group.initial.rebalance.delay.ms": "a broker alone does not wait; in a cluster as in Kafka",
 }
 """Settings whose default is not Kafka's, and why."""
 
