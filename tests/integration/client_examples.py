@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.registry_server import registry_server
 from tidelog.client import Consumer
+from tidelog.testing.registry import SchemaRegistryServer
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "clients.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
@@ -37,7 +37,7 @@ def until_idle(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def run_examples(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run every example against the brokers at `servers`; consumers that read on and on end when they are idle."""
-    with registry_server() as registry:
+    with SchemaRegistryServer() as registry:
         for example in EXAMPLES:
             code = example.replace("localhost:9092", servers).replace("http://localhost:8081", registry.url)
             with until_idle(monkeypatch):

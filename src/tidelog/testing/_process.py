@@ -88,6 +88,10 @@ class ProcessRunner:
         """Send any signal."""
         self._live().send_signal(number)
 
+    def travel(self, forward_ms: int) -> None:
+        """Not offered: the clocks are those of the machine."""
+        raise RuntimeError(f"the clocks of a process cannot be set forward by {forward_ms} ms")
+
     def logs(self) -> str:
         """Everything on its stderr so far."""
         if self._log.closed:

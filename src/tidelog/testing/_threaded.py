@@ -1,14 +1,30 @@
 """A broker inside this process: its own thread, its own event loop."""
 
 import asyncio
+import dataclasses
 import os
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 
 from tidelog.broker.server import Server, new_event_loop
+from tidelog.broker.surroundings import Surroundings, SystemClock
 from tidelog.config import load_broker_config
 from tidelog.testing.runner import BrokerFailed
+
+
+class TravelClock:
+    """The machine's clocks, set forward by as much as a test has asked for."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self.forward_ms = 0
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms() + self.forward_ms
+
+    def monotonic_ms(self) -> int:
+        return self._clock.monotonic_ms() + self.forward_ms
 
 
 class ThreadRunner:
@@ -21,6 +37,8 @@ class ThreadRunner:
         self._thread: threading.Thread | None = None
         self._started: Future[tuple[str, int]] = Future()
         self._ended: Future[None] = Future()
+        self._clock = TravelClock()
+        self._server: Server | None = None
 
     @property
     def pid(self) -> int:
@@ -30,7 +48,9 @@ class ThreadRunner:
     def start(self, properties: Mapping[str, str]) -> tuple[str, int]:
         """Start the thread and wait until the server serves."""
         config = load_broker_config(properties)
-        self._thread = threading.Thread(target=self._run, args=(Server(config),), name="tidelog-broker", daemon=True)
+        surroundings = dataclasses.replace(Surroundings.of_this_machine(config), clock=self._clock)
+        self._server = Server(config, surroundings)
+        self._thread = threading.Thread(target=self._run, args=(self._server,), name="tidelog-broker", daemon=True)
         self._thread.start()
         try:
             return self._started.result(self._timeout_s)
@@ -51,6 +71,20 @@ class ThreadRunner:
     def kill(self) -> None:
         """Not offered: a thread cannot be killed."""
         raise RuntimeError("an in-process broker cannot be killed")
+
+    def travel(self, forward_ms: int) -> None:
+        """Set the clocks forward, and let the timer see it."""
+        assert self._loop is not None, "the loop was started"
+        assert self._server is not None, "the server was made"
+        moved: Future[None] = Future()
+
+        def move(server: Server) -> None:
+            self._clock.forward_ms += forward_ms
+            server.node.timer_driver.wake()
+            moved.set_result(None)
+
+        self._loop.call_soon_threadsafe(move, self._server)
+        moved.result(self._timeout_s)
 
     def signal(self, number: int) -> None:
         """Not offered: the signal would reach the test, too."""

@@ -13,6 +13,7 @@ from typing import Self
 
 from tidelog.testing._settings import broker_properties
 from tidelog.testing._topics import create_topic
+from tidelog.testing.faults import FaultProxy, Faults
 from tidelog.testing.runner import BrokerFailed, Runner
 
 __all__ = ["Broker", "BrokerFailed"]
@@ -32,7 +33,13 @@ class Broker:
         process: bool = False,
         data_dir: str | os.PathLike[str] | None = None,
         timeout_s: float = 30.0,
+        faults: bool = False,
     ) -> None:
+        """With `faults`, clients reach the broker through a proxy that lets faults happen to their requests."""
+        if faults and {"listeners", "advertised.listeners"} & (config or {}).keys():
+            raise ValueError(
+                "a broker with faults=True listens without TLS on an address of its own: leave out listeners"
+            )
         self.config = dict(config or {})
         self.timeout_s = timeout_s
         self.is_process = process
@@ -43,6 +50,8 @@ class Broker:
         self._runner: Runner | None = None
         self._address: tuple[str, int] | None = None
         self._last_logs = ""
+        self._faults = Faults() if faults else None
+        self._proxy: FaultProxy | None = None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -57,15 +66,24 @@ class Broker:
         if self._runner is not None:
             raise RuntimeError("this broker runs already")
         properties = broker_properties(self.config, self.data_dir, self._address)
+        if self._faults is not None:
+            if self._proxy is None:
+                self._proxy = FaultProxy(self._faults)
+                self._proxy.start()
+            host, port = self._proxy.address
+            properties["advertised.listeners"] = f"PLAINTEXT://{host}:{port}"
         runner = self._new_runner()
         try:
             self._address = runner.start(properties)
         except BaseException:
             if self._address is None:
                 self._remove_data()
+                self._stop_proxy()
             self._last_logs = runner.logs()
             raise
         self._runner = runner
+        if self._proxy is not None:
+            self._proxy.forward_to(*self._address)
         return self
 
     def stop(self) -> None:
@@ -73,6 +91,7 @@ class Broker:
         try:
             self._end(lambda runner: runner.stop())
         finally:
+            self._stop_proxy()
             self._remove_data()
 
     def kill(self) -> None:
@@ -98,6 +117,26 @@ class Broker:
         self._demand_process("resume").signal(signal.SIGCONT)
 
     @property
+    def faults(self) -> Faults:
+        """What is to happen to the next requests; for a broker with `faults=True`."""
+        if self._faults is None:
+            raise RuntimeError("this broker has no faults: Broker(faults=True)")
+        return self._faults
+
+    def travel(self, *, hours: float = 0, seconds: float = 0) -> None:
+        """Set the clocks of an in-process broker forward: what is due by then happens now.
+
+        Retention, delayed records, expiring offsets and transactions see the new time. So do the sessions of group
+        members, which rejoin as after a long silence.
+        """
+        if self.is_process:
+            raise RuntimeError("travel() needs a broker in this process: Broker()")
+        forward_ms = round((hours * 3600 + seconds) * 1000)
+        if forward_ms <= 0:
+            raise ValueError(f"travel by {forward_ms} ms: time goes forward")
+        self._running().travel(forward_ms)
+
+    @property
     def is_running(self) -> bool:
         """Whether it was started, and neither stopped nor killed since."""
         return self._runner is not None
@@ -109,13 +148,13 @@ class Broker:
 
     @property
     def host(self) -> str:
-        """The address it listens on."""
-        return self._known_address()[0]
+        """The address that clients connect to."""
+        return self._client_address()[0]
 
     @property
     def port(self) -> int:
-        """The port it listens on; kept over restarts."""
-        return self._known_address()[1]
+        """The port that clients connect to; kept over restarts."""
+        return self._client_address()[1]
 
     @property
     def pid(self) -> int:
@@ -167,10 +206,15 @@ class Broker:
             raise RuntimeError(f"{verb}() needs a process of its own: Broker(process=True)")
         return self._running()
 
-    def _known_address(self) -> tuple[str, int]:
+    def _client_address(self) -> tuple[str, int]:
         if self._address is None:
             raise RuntimeError("this broker was not started yet, so it has no address")
-        return self._address
+        return self._address if self._proxy is None else self._proxy.address
+
+    def _stop_proxy(self) -> None:
+        proxy, self._proxy = self._proxy, None
+        if proxy is not None:
+            proxy.stop()
 
     def _remove_data(self) -> None:
         if self._own_dir is not None:

@@ -24,6 +24,9 @@ class Runner(Protocol):
     def kill(self) -> None:
         """Kill it; waits for the end."""
 
+    def travel(self, forward_ms: int) -> None:
+        """Set the broker's clocks forward."""
+
     def signal(self, number: int) -> None:
         """Send a signal to the broker's process."""
 

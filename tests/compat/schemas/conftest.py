@@ -10,15 +10,15 @@ from types import ModuleType
 import pytest
 
 from tests.integration.real_registry import real_registry
-from tests.integration.registry_server import RegistryServer, registry_server
 from tidelog.testing import Broker
+from tidelog.testing.registry import SchemaRegistryServer
 
 HERE = Path(__file__).parent
 
 
 @pytest.fixture
-def registry() -> Iterator[RegistryServer]:
-    with registry_server() as server:
+def registry() -> Iterator[SchemaRegistryServer]:
+    with SchemaRegistryServer() as server:
         yield server
 
 

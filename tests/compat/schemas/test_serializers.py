@@ -19,7 +19,6 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from tests.integration.certificates import make_certificates
 from tests.integration.console_support import console_process
-from tests.integration.registry_server import RegistryServer
 from tidelog.client import Consumer, DeserializationFailed, Producer, SerializationFailed
 from tidelog.client.schemas import (
     AvroDeserializer,
@@ -37,6 +36,7 @@ from tidelog.client.schemas import (
     topic_record_name,
 )
 from tidelog.testing import Broker
+from tidelog.testing.registry import SchemaRegistryServer
 
 ORDER = {
     "type": "record",
@@ -59,7 +59,7 @@ def context(topic: str = "orders", is_key: bool = False) -> SerializationContext
     return SerializationContext(topic, MessageField.KEY if is_key else MessageField.VALUE)
 
 
-Theirs = Callable[[RegistryServer | str], SchemaRegistryClient]
+Theirs = Callable[[SchemaRegistryServer | str], SchemaRegistryClient]
 
 
 @pytest.fixture
@@ -72,7 +72,9 @@ def theirs() -> Iterator[Theirs]:
 
 
 @pytest.mark.parametrize("is_key", [False, True])
-def test_avro_is_read_by_confluent_and_the_reverse(registry: RegistryServer, is_key: bool, theirs: Theirs) -> None:
+def test_avro_is_read_by_confluent_and_the_reverse(
+    registry: SchemaRegistryServer, is_key: bool, theirs: Theirs
+) -> None:
     ours = AvroSerializer[dict[str, Any]](SchemaRegistry(registry.url), ORDER, is_key=is_key)
     written = ours.serialize("orders", VALUE)
     their_reader = confluent_avro.AvroDeserializer(theirs(registry))
@@ -87,13 +89,13 @@ def str_schema() -> str:
     return json.dumps(ORDER)
 
 
-def test_plain_avro_bytes_have_no_length_before_them(registry: RegistryServer, theirs: Theirs) -> None:
+def test_plain_avro_bytes_have_no_length_before_them(registry: SchemaRegistryServer, theirs: Theirs) -> None:
     ours = AvroSerializer[bytes](SchemaRegistry(registry.url), '"bytes"').serialize("raw", b"\x00\x01")
     assert ours == b"\x00\x00\x00\x00\x01\x00\x01"
     assert confluent_avro.AvroDeserializer(theirs(registry))(ours, context("raw")) == b"\x00\x01"
 
 
-def test_json_is_read_by_confluent_and_the_reverse(registry: RegistryServer, theirs: Theirs) -> None:
+def test_json_is_read_by_confluent_and_the_reverse(registry: SchemaRegistryServer, theirs: Theirs) -> None:
     ours = JsonSchemaSerializer[dict[str, Any]](SchemaRegistry(registry.url), JSON_ORDER).serialize("orders", VALUE)
     their_reader = confluent_json.JSONDeserializer(None, schema_registry_client=theirs(registry))
     assert their_reader(ours, context()) == VALUE
@@ -110,7 +112,7 @@ def order_of(module: ModuleType) -> Any:
 
 @pytest.mark.parametrize("make", [order_of, lambda module: module.Order.Line(product="pear", pieces=2)])
 def test_protobuf_is_read_by_confluent_and_the_reverse(
-    registry: RegistryServer, orders_pb2: ModuleType, make: Callable[[ModuleType], Any], theirs: Theirs
+    registry: SchemaRegistryServer, orders_pb2: ModuleType, make: Callable[[ModuleType], Any], theirs: Theirs
 ) -> None:
     message = make(orders_pb2)
     kind = type(message)
@@ -123,7 +125,7 @@ def test_protobuf_is_read_by_confluent_and_the_reverse(
     assert "money.proto" in registry.subjects
 
 
-def test_a_reader_schema_fills_in_what_older_producers_did_not_write(registry: RegistryServer) -> None:
+def test_a_reader_schema_fills_in_what_older_producers_did_not_write(registry: SchemaRegistryServer) -> None:
     client = SchemaRegistry(registry.url)
     old = AvroSerializer[Any](client, ORDER).serialize("orders", VALUE)
     new = AvroSerializer[Any](client, ORDER_V2).serialize("orders", {**VALUE, "note": "fragile"})
@@ -134,7 +136,7 @@ def test_a_reader_schema_fills_in_what_older_producers_did_not_write(registry: R
     assert old_reader.deserialize("orders", new) == VALUE
 
 
-def test_a_schema_may_refer_to_others(registry: RegistryServer) -> None:
+def test_a_schema_may_refer_to_others(registry: SchemaRegistryServer) -> None:
     client = SchemaRegistry(registry.url)
     client.register("shop.Order", Schema(str_schema()))
     basket = {"type": "record", "name": "Basket", "fields": [{"name": "order", "type": "shop.Order"}]}
@@ -149,7 +151,7 @@ def test_a_schema_may_refer_to_others(registry: RegistryServer) -> None:
         serializer.serialize("pallets", {"order": {}})
 
 
-def test_each_schema_is_asked_for_once(registry: RegistryServer) -> None:
+def test_each_schema_is_asked_for_once(registry: SchemaRegistryServer) -> None:
     client = SchemaRegistry(registry.url)
     serializer, deserializer = AvroSerializer[Any](client, ORDER), AvroDeserializer[Any](SchemaRegistry(registry.url))
     for _ in range(100):
@@ -157,16 +159,16 @@ def test_each_schema_is_asked_for_once(registry: RegistryServer) -> None:
     assert registry.requests == ["POST /subjects/orders-value/versions", "GET /schemas/ids/1"]
 
 
-def test_subjects_follow_the_strategy(registry: RegistryServer) -> None:
+def test_subjects_follow_the_strategy(registry: SchemaRegistryServer) -> None:
     client = SchemaRegistry(registry.url)
     AvroSerializer[Any](client, ORDER, subject=record_name).serialize("orders", VALUE)
     AvroSerializer[Any](client, ORDER, subject=topic_record_name).serialize("orders", VALUE)
-    assert list(registry.subjects) == ["shop.Order", "orders-shop.Order"]
+    assert registry.subjects == ["orders-shop.Order", "shop.Order"]
     with pytest.raises(ValueError, match="no record name"):
         AvroSerializer[Any](client, '"string"', subject=record_name).serialize("orders", "x")
 
 
-def test_a_schema_that_is_not_there_is_not_registered_unless_asked(registry: RegistryServer) -> None:
+def test_a_schema_that_is_not_there_is_not_registered_unless_asked(registry: SchemaRegistryServer) -> None:
     serializer = AvroSerializer[Any](SchemaRegistry(registry.url), ORDER, register=False)
     with pytest.raises(RegistryError, match="answered 404") as caught:
         serializer.serialize("orders", VALUE)
@@ -177,13 +179,13 @@ def test_a_schema_that_is_not_there_is_not_registered_unless_asked(registry: Reg
     assert latest.serialize("orders", VALUE) is not None
 
 
-def test_a_busy_registry_is_asked_again(registry: RegistryServer) -> None:
+def test_a_busy_registry_is_asked_again(registry: SchemaRegistryServer) -> None:
     registry.fail_next(2)
     assert SchemaRegistry(registry.url).subjects() == []
     assert registry.requests == ["GET /subjects"] * 3
 
 
-def test_a_registry_that_is_away_is_named_with_the_reason(free_url: str, registry: RegistryServer) -> None:
+def test_a_registry_that_is_away_is_named_with_the_reason(free_url: str, registry: SchemaRegistryServer) -> None:
     with pytest.raises(RegistryUnavailable, match=f"{free_url}: .*refused"):
         SchemaRegistry(free_url).subjects()
     assert SchemaRegistry([free_url, registry.url]).subjects() == []
@@ -198,7 +200,7 @@ def free_url() -> str:
         return f"http://127.0.0.1:{probe.getsockname()[1]}"
 
 
-def test_credentials_are_sent_and_not_shown(registry: RegistryServer) -> None:
+def test_credentials_are_sent_and_not_shown(registry: SchemaRegistryServer) -> None:
     registry.require("Basic YWxpY2U6czNjcmV0")
     with pytest.raises(RegistryError, match="401"):
         SchemaRegistry(registry.url).subjects()
@@ -207,7 +209,7 @@ def test_credentials_are_sent_and_not_shown(registry: RegistryServer) -> None:
     assert "s3cret" not in repr(client)
 
 
-def test_records_with_schemas_go_from_a_producer_to_a_consumer(registry: RegistryServer) -> None:
+def test_records_with_schemas_go_from_a_producer_to_a_consumer(registry: SchemaRegistryServer) -> None:
     client = SchemaRegistry(registry.url)
     with Broker() as broker:
         servers = broker.bootstrap_servers

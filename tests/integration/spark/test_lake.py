@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.integration.registry_server import registry_server
 from tests.integration.spark.lake_kills import Kills
 from tests.integration.spark.object_store import object_store
 from tests.integration.spark.pipeline_support import committed, forget_last_commit, make_topics
@@ -33,6 +32,7 @@ from tidelog.spark.pipeline.lake.batches import Batch
 from tidelog.spark.pipeline.lake.tables import open_table, selected
 from tidelog.spark.pipeline.running.run import start
 from tidelog.testing import Broker
+from tidelog.testing.registry import SchemaRegistryServer
 
 pytestmark = pytest.mark.spark
 
@@ -70,7 +70,7 @@ def test_a_batch_that_is_repeated_is_in_each_table_once_and_a_new_field_becomes_
             checkpoint=tmp_path / "checkpoint",
         )
 
-    with registry_server() as registry:
+    with SchemaRegistryServer() as registry:
         for sent, fields in ((range(20), (ID,)), (range(20, 30), (ID, NOTE))):
             write = AvroSerializer[Any](
                 SchemaRegistry(registry.url), {"type": "record", "name": "Order", "fields": [*fields]}

@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from tests.integration.registry_server import registry_server
 from tests.integration.spark.pipeline_support import committed, forget_last_commit, wait_for
 from tidelog.client import Admin, NewTopic, Producer
 from tidelog.client.retry.headers import decode
@@ -30,6 +29,7 @@ from tidelog.spark.pipeline import (
 from tidelog.spark.pipeline.definition.loading import load_pipeline
 from tidelog.spark.pipeline.running.run import start
 from tidelog.testing import Broker
+from tidelog.testing.registry import SchemaRegistryServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -102,7 +102,7 @@ def test_schemas(spark: SparkSession, broker: Broker, example: Callable[..., Pip
     servers = broker.bootstrap_servers
     make(servers, "orders", "orders.large")
     fields = [{"name": "id", "type": "long"}, {"name": "amount", "type": "double"}]
-    with registry_server() as registry:
+    with SchemaRegistryServer() as registry:
         client = SchemaRegistry(registry.url)
         order = AvroSerializer[Any](client, {"type": "record", "name": "Order", "fields": fields})
         orders = [

@@ -19,7 +19,6 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.integration.real_registry import real_registry
-from tests.integration.registry_server import RegistryServer, registry_server
 from tests.integration.spark.pipeline_support import committed
 from tidelog.client import Admin, NewTopic, Producer
 from tidelog.client.retry.headers import decode
@@ -43,6 +42,7 @@ from tidelog.spark.pipeline import (
 from tidelog.spark.pipeline.running.run import start
 from tidelog.spark.pipeline.schemas.protobuf import compile_text, message_class
 from tidelog.testing import Broker
+from tidelog.testing.registry import SchemaRegistryServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -181,8 +181,8 @@ def _whole_way(
 
 
 @pytest.fixture
-def registry() -> Iterator[RegistryServer]:
-    with registry_server() as server:
+def registry() -> Iterator[SchemaRegistryServer]:
+    with SchemaRegistryServer() as server:
         yield server
 
 
@@ -219,7 +219,7 @@ def test_formats_without_a_registry_by_schema_files(
 
 
 def test_a_subject_gives_the_columns_and_refusals_stop_before_the_first_row(
-    spark: SparkSession, registry: RegistryServer
+    spark: SparkSession, registry: SchemaRegistryServer
 ) -> None:
     client = SchemaRegistry(registry.url)
     client.register("orders-value", Schema(json.dumps(AVRO_2)))
@@ -235,7 +235,7 @@ def test_a_subject_gives_the_columns_and_refusals_stop_before_the_first_row(
 
 
 @pytest.mark.long
-def test_change_events_in_avro(spark: SparkSession, registry: RegistryServer) -> None:
+def test_change_events_in_avro(spark: SparkSession, registry: SchemaRegistryServer) -> None:
     row = {
         "type": "record",
         "name": "Value",

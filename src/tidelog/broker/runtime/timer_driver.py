@@ -36,6 +36,11 @@ class TimerDriver:
         delay_ms = max(0, next_ms - self._clock.monotonic_ms())
         self._handle = self._loop.call_later(delay_ms / 1000, self._on_time)
 
+    def wake(self) -> None:
+        """Look at the timer now: the clock was set forward."""
+        self.stop()
+        self._on_time()
+
     def _on_time(self) -> None:
         self._handle = None
         self._timer.advance(self._clock.monotonic_ms())
