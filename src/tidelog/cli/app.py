@@ -44,6 +44,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "from-kafka": "tidelog.cli.from_kafka",
     "doctor": "tidelog.cli.doctor",
     "top": "tidelog.cli.top",
+    "run": "tidelog.cli.run",
     "demo": "tidelog.cli.demo",
 }
 

@@ -1,4 +1,5 @@
-"""The pytest fixtures `tidelog_broker` and `tidelog_cluster`: fresh ones for each test that asks for them.
+"""The pytest fixtures: `tidelog_broker`, `tidelog_cluster` and `tidelog_registry`, fresh ones for each test that asks,
+and `tidelog_session_broker`, one for all tests of a run (with pytest-xdist, of a worker).
 
 Loaded by pytest through the entry point `tidelog` in every run, so nothing but pytest is imported here.
 """
@@ -11,6 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from tidelog.testing.broker import Broker
     from tidelog.testing.cluster import Cluster
+    from tidelog.testing.registry import SchemaRegistryServer
 
 
 @pytest.fixture
@@ -41,3 +43,27 @@ def tidelog_cluster(tidelog_cluster_config: Mapping[str, object]) -> Iterator["C
 
     with Cluster(config=tidelog_cluster_config) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def tidelog_session_broker_config() -> Mapping[str, object]:
+    """Settings of `tidelog_session_broker`. Override it in a conftest to change them."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def tidelog_session_broker(tidelog_session_broker_config: Mapping[str, object]) -> Iterator["Broker"]:
+    """A broker for all tests, which keep apart by the names of their topics and groups."""
+    from tidelog.testing.broker import Broker
+
+    with Broker(config=tidelog_session_broker_config) as broker:
+        yield broker
+
+
+@pytest.fixture
+def tidelog_registry() -> Iterator["SchemaRegistryServer"]:
+    """An empty schema registry on a free port."""
+    from tidelog.testing.registry import SchemaRegistryServer
+
+    with SchemaRegistryServer() as registry:
+        yield registry
