@@ -1,4 +1,4 @@
-"""We serve what Kafka 3.9.1 serves in ZooKeeper mode, in its versions, but for what is written down here."""
+"""We serve what Kafka 3.9.1 serves in ZooKeeper mode, in its versions, and the later ones that are listed here."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ NOT_SERVED_ALONE: Final = {
 }
 """Requests between brokers, which a broker that is alone refuses."""
 OUR_OWN: Final[dict[int, Versions]] = {
+    # What Kafka 4.4 serves besides.
+    ApiKey.API_VERSIONS: (0, 5),
+    ApiKey.UPDATE_FEATURES: (0, 2),
     # The newer group protocol with its regular expressions (KIP-848), and topics described page by page (KIP-966).
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
