@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.client_quotas import ClientQuotaManager
 from tidelog.broker.configuration.current import CurrentSettings
+from tidelog.broker.configuration.features import ClusterFeatures
 from tidelog.broker.configuration.settings import limit_replication, network_limits, replication_quotas
 from tidelog.broker.coordinators.edge import EdgeParts
 from tidelog.broker.coordinators.groups import group_coordinator
@@ -138,6 +139,8 @@ def assemble(
     client_quotas = ClientQuotaManager(config, metadata, clock, base.scheduler, base.slices, network, dispatcher.charge)
     dynamic_config = follow_settings(parts, topology, client_quotas, authentication)
     topology.on_new_session(dynamic_config.look)
+    features = ClusterFeatures(metadata)
+    topology.on_new_session(features.look)
     access = _access_of(parts)
     if access is not None:
         topology.on_new_session(access.look)
@@ -194,6 +197,7 @@ def assemble(
         request_log=request_log,
         client_quotas=client_quotas,
         dynamic_config=dynamic_config,
+        features=features,
         listener_security=listener_security,
         authentication=authentication,
         access=access,

@@ -32,6 +32,11 @@ class ForeignDirectoryError(MetaPropertiesError):
     """The metadata says that other brokers own every partition."""
 
 
+def is_new_cluster(store: Store, scan: MetaPropertiesScan) -> bool:
+    """Whether neither the metadata nor any directory has a cluster id yet."""
+    return get_cluster_id(store) is None and agree_on_identity(scan.found).cluster_id is None
+
+
 def establish_cluster_id(store: Store, scan: MetaPropertiesScan) -> str:
     """Agree on the cluster id, or generate one for a new cluster. MetaPropertiesError when no directory can say it."""
     if scan.failed and not scan.found:

@@ -24,7 +24,7 @@ from tidelog.broker.configuration.settings import (
     warn_of_idle_settings,
 )
 from tidelog.broker.foundation import Foundation
-from tidelog.broker.identity import establish_broker_id, establish_cluster_id
+from tidelog.broker.identity import establish_broker_id, establish_cluster_id, is_new_cluster
 from tidelog.broker.runtime.deadlines import within
 from tidelog.broker.runtime.garbage import GarbageCollection
 from tidelog.broker.serving.node import Node
@@ -32,6 +32,7 @@ from tidelog.broker.surroundings import Surroundings
 from tidelog.broker.topology.plans import plan_of
 from tidelog.config import BrokerConfig, settings_without_effect
 from tidelog.metadata.errors import StoreClientFailedError, StoreError
+from tidelog.metadata.features import finalise_all
 from tidelog.metadata.loading import load_image
 from tidelog.metadata.migration import check_not_migrating
 from tidelog.metadata.registration import prepare_tree
@@ -141,6 +142,9 @@ class Server:
         check_not_migrating(store)
         prepare_tree(store)
         scan = scan_meta_properties(directories)
+        if self._static.zookeeper_connect is None and is_new_cluster(store, scan):
+            # A ZooKeeper may have brokers of Apache Kafka, which stop where a level is finalised.
+            finalise_all(store)
         cluster_id = establish_cluster_id(store, scan)
         plan = plan_of(self._surroundings)
         loaded = load_image(store, cluster_id)
@@ -179,6 +183,7 @@ class Server:
         node, metadata = self.node, self.node.metadata
         await metadata.run(node.dynamic_config.start)
         await metadata.run(node.client_quotas.start)
+        await metadata.run(node.features.start)
         if node.access is not None:
             await metadata.run(node.access.start)
         if node.tokens is not None:

@@ -36,6 +36,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "quota": "tidelog.cli.quota",
     "token": "tidelog.cli.token",
     "user": "tidelog.cli.user",
+    "features": "tidelog.cli.features",
     "security": "tidelog.cli.security",
     "log": "tidelog.cli.log",
     "perf": "tidelog.cli.perf",

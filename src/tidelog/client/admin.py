@@ -90,6 +90,8 @@ class Admin:
     delete_acls = _blocking(AsyncAdmin.delete_acls)
     describe_user_scram_credentials = _blocking(AsyncAdmin.describe_user_scram_credentials)
     alter_user_scram_credentials = _blocking(AsyncAdmin.alter_user_scram_credentials)
+    describe_features = _blocking(AsyncAdmin.describe_features)
+    update_features = _blocking(AsyncAdmin.update_features)
     describe_client_quotas = _blocking(AsyncAdmin.describe_client_quotas)
     alter_client_quotas = _blocking(AsyncAdmin.alter_client_quotas)
 

@@ -15,6 +15,8 @@ NO_LEADER: Final = -1
 LEADER_RECOVERED: Final = 0
 LEADER_RECOVERING: Final = 1
 """The leader was elected from outside the ISR and may lack records."""
+NO_LEVELS: Final[Mapping[str, int]] = {}
+"""Levels of features where none is known."""
 
 PartitionKeyT = TypeVar("PartitionKeyT", bound=tuple[str, int])
 """A topic's name and the index of a partition."""
@@ -39,6 +41,8 @@ class BrokerRegistration(NamedTuple):
     rack: str | None = None
     timestamp_ms: int = 0
     jmx_port: int = -1
+    features: Mapping[str, int] = NO_LEVELS
+    """The highest level that the broker supports of each feature it knows."""
 
 
 class ReplicaAssignment(NamedTuple):
@@ -151,7 +155,10 @@ def encode_broker(registration: BrokerRegistration) -> bytes:
             endpoint.listener: endpoint.security_protocol for endpoint in registration.endpoints
         },
         "jmx_port": registration.jmx_port,
-        "features": {},
+        # Older brokers of Kafka refuse a lowest level of 0, which is the level of a feature that is off.
+        "features": {
+            name: {"min_version": 1, "max_version": level} for name, level in sorted(registration.features.items())
+        },
         "timestamp": str(registration.timestamp_ms),
     }
     if registration.rack is not None:
@@ -177,6 +184,11 @@ def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
         rack=document.required("rack", str) if document.fields.get("rack") is not None else None,
         timestamp_ms=document.number("timestamp") if "timestamp" in document.fields else 0,
         jmx_port=document.optional("jmx_port", int, -1),
+        features={
+            name: Document.of(document.path, supported).required("max_version", int)
+            for name, supported in document.optional("features", dict, {}).items()
+            if isinstance(supported, dict)
+        },
     )
 
 
@@ -314,9 +326,23 @@ def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
     return block
 
 
-def encode_features() -> bytes:
-    """What a controller of Kafka 3.9 writes: feature versions are enabled, and none is finalized."""
-    return encode_json({"features": {}, "version": 2, "status": 1})
+def encode_features(levels: Mapping[str, int] = NO_LEVELS) -> bytes:
+    """As a controller of Kafka 3.9 writes it: feature versions are enabled, and these levels are finalised."""
+    return encode_json({"features": dict(sorted(levels.items())), "version": 2, "status": 1})
+
+
+def decode_features(data: bytes) -> dict[str, int]:
+    """The finalised level of each feature; none while feature versions are disabled."""
+    document = Document(paths.FEATURES, data)
+    if document.required("status", int) != 1:
+        return {}
+    levels = document.optional("features", dict, {})
+    if document.required("version", int) == 1:
+        # The first form has a range; its upper end is the level.
+        levels = {name: each.get("max_version_level") for name, each in levels.items() if isinstance(each, dict)}
+    if not all(type(level) is int for level in levels.values()):
+        raise document.malformed(f"features is {levels!r}, not levels by name")
+    return levels
 
 
 def encode_reassignments(targets: Mapping[PartitionKeyT, tuple[int, ...]]) -> bytes:

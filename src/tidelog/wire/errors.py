@@ -176,6 +176,7 @@ class ErrorCode(IntEnum):
     DUPLICATE_VOTER = 126, FINAL, "The voter is already in the set of voters."
     VOTER_NOT_FOUND = 127, FINAL, "The voter is not in the set of voters."
     INVALID_REGULAR_EXPRESSION = 128, FINAL, "The regular expression is not valid."
+    REBOOTSTRAP_REQUIRED = 129, FINAL, "The client must bootstrap again: this is not the broker that it expects."
 
 
 ERROR_MESSAGE_LENGTH_MAX: Final = 1000

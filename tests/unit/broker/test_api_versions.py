@@ -1,4 +1,4 @@
-"""We serve what Kafka 3.9.1 serves in ZooKeeper mode, in its versions, but for what is written down here."""
+"""We serve what Kafka 3.9.1 serves in ZooKeeper mode, in its versions, and the later ones that are listed here."""
 
 from __future__ import annotations
 
@@ -20,6 +20,17 @@ NOT_SERVED_ALONE: Final = {
 }
 """Requests between brokers, which a broker that is alone refuses."""
 OUR_OWN: Final[dict[int, Versions]] = {
+    # What Kafka 4.4 serves besides.
+    ApiKey.FETCH: (0, 18),
+    ApiKey.LIST_OFFSETS: (0, 11),
+    ApiKey.METADATA: (0, 13),
+    ApiKey.API_VERSIONS: (0, 5),
+    ApiKey.DESCRIBE_LOG_DIRS: (0, 5),
+    ApiKey.DELETE_GROUPS: (0, 3),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
+    ApiKey.UPDATE_FEATURES: (0, 2),
+    ApiKey.DESCRIBE_CLUSTER: (0, 2),
+    ApiKey.LIST_TRANSACTIONS: (0, 2),
     # The newer group protocol with its regular expressions (KIP-848), and topics described page by page (KIP-966).
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),

@@ -13,6 +13,7 @@ from tidelog.config import BrokerConfig, ConfigError
 from tidelog.config.layers import ConfigLayers
 from tidelog.config.updates import is_password
 from tidelog.metadata.configs import ConfigEntity, read_overrides
+from tidelog.metadata.features import SUPPORTED
 from tidelog.metadata.store import Store
 from tidelog.metadata.tree import BrokerRegistration, Endpoint
 from tidelog.network.limits import NetworkLimits
@@ -127,7 +128,7 @@ def registration_of(config: BrokerConfig, broker_id: int, ports: Mapping[str, in
         )
         for listener in config.parsed_advertised_listeners
     )
-    return BrokerRegistration(broker_id, endpoints, config.broker_rack, wall_ms)
+    return BrokerRegistration(broker_id, endpoints, config.broker_rack, wall_ms, features=SUPPORTED)
 
 
 def _if_set(config: BrokerConfig, name: str, size: int) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.coordinators.replies import settled
 from tidelog.broker.handlers._parts import in_parts
+from tidelog.metadata.features import GROUP_VERSION
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def check_group_id(group_id: str) -> None:
 
 def check_consumer_protocol(context: Context) -> None:
     """The newer protocol (KIP-848) can be switched off; its requests then count as unknown."""
+    if context.node.features.level(GROUP_VERSION) < 1:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{GROUP_VERSION} is at level 0: the cluster has no such groups")
     if "consumer" not in context.node.config.group_coordinator_rebalance_protocols:
         text = "group.coordinator.rebalance.protocols does not name the consumer protocol"
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)

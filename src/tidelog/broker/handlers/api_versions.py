@@ -1,17 +1,26 @@
-"""ApiVersions: the APIs and versions that this broker serves, read from the handler table."""
+"""ApiVersions: what this broker serves, read from the handler table, and the levels of the cluster's features."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.metadata.features import SUPPORTED
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from tidelog.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 if TYPE_CHECKING:
     from tidelog.broker.requests.routes import Route
     from tidelog.broker.serving.context import Context
 
 _SOFTWARE_FROM = 3
+_LEVEL_0_FROM = 4
+"""Clients of version 3 cannot read a feature whose lowest level is 0; every one of ours has that."""
 
 
 def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
@@ -21,7 +30,21 @@ def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse
         if not (_is_software_word(name) and _is_software_word(version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.session.client_software = (name, version)
-    return ApiVersionsResponse(api_keys=[_range(route) for route in context.node.routes.values()])
+    node = context.node
+    if request.cluster_id not in (None, node.image.cluster_id) or request.node_id not in (-1, node.broker_id):
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    finalised = node.features.finalised
+    return ApiVersionsResponse(
+        api_keys=[_range(route) for route in node.routes.values()],
+        supported_features=[SupportedFeatureKey(name=name, max_version=level) for name, level in SUPPORTED.items()]
+        if context.api_version >= _LEVEL_0_FROM
+        else [],
+        finalized_features_epoch=finalised.epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in finalised.in_effect().items()
+        ],
+    )
 
 
 def unsupported_version(route: Route) -> ApiVersionsResponse:

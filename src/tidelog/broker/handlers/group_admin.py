@@ -112,14 +112,23 @@ async def handle_delete(request: DeleteGroupsRequest, context: Context) -> Event
 
 def _delete(group_id: str, context: Context) -> Eventual[DeletableGroupResult]:
     if not context.is_allowed(AclOperation.DELETE, AclResourceType.GROUP, group_id):
-        return DeletableGroupResult(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return _not_deleted(group_id, ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
 
     def shape(outcome: ErrorCode | ApiError) -> DeletableGroupResult:
-        code = outcome.code if isinstance(outcome, ApiError) else outcome
-        return DeletableGroupResult(group_id=group_id, error_code=code)
+        if isinstance(outcome, ErrorCode):
+            if outcome is ErrorCode.NONE:
+                return DeletableGroupResult(group_id=group_id)
+            outcome = ApiError(outcome)
+        return _not_deleted(group_id, outcome)
 
     return context.node.groups.call(
         group_id, lambda shard, respond, now_ms: shard.delete_group(group_id, respond, now_ms), shape
+    )
+
+
+def _not_deleted(group_id: str, error: ApiError) -> DeletableGroupResult:
+    return DeletableGroupResult(
+        group_id=group_id, error_code=error.code, error_message=error.message or error.code.text
     )
 
 

@@ -27,7 +27,15 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
-_FIRST_VERSION: Final = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+EARLIEST_PENDING_UPLOAD: Final = -6
+_FIRST_VERSION: Final = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 _NEVER: Final = 1 << 15
 _CONSUMER: Final = -1
 _OFFSET_NOT_AVAILABLE_FROM: Final = 5
@@ -106,8 +114,8 @@ def _find(partition: Partition, timestamp: int, request: ListOffsetsRequest) -> 
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
         return -1, start, log.leader_epochs.epoch_for_offset(start)
-    if timestamp == LATEST_TIERED:
-        return -1, -1, -1
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return -1, -1, -1  # nothing is in tiered storage, and nothing waits to be
     found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
     if found is None or found.offset >= end_offset:
         _check_settled(partition, request)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 async def handle(request: ListTransactionsRequest, context: Context) -> ListTransactionsResponse:
     """Unknown states are returned in `unknown_state_filters`."""
+    from tidelog.groups.consumer.patterns import check_pattern, matching
     from tidelog.transactions.states import TransactionState as State
 
     transactions = context.node.transactions.edge
@@ -22,6 +23,9 @@ async def handle(request: ListTransactionsRequest, context: Context) -> ListTran
     known = {state.value for state in State}
     states = set(request.state_filters)
     producer_ids = set(request.producer_id_filters)
+    pattern = request.transactional_id_pattern
+    if pattern:
+        check_pattern(pattern)
     now_ms = context.node.clock.wall_ms()
     response = ListTransactionsResponse(
         unknown_state_filters=[name for name in dict.fromkeys(request.state_filters) if name not in known]
@@ -34,6 +38,7 @@ async def handle(request: ListTransactionsRequest, context: Context) -> ListTran
             and context.is_allowed(
                 AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, found.transactional_id, is_logged=False
             )
+            and (not pattern or matching(pattern, (found.transactional_id,)))
             and (request.duration_filter < 0 or now_ms - found.start_ms > request.duration_filter)
         ):
             response.transaction_states.append(

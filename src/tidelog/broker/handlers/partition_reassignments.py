@@ -5,8 +5,10 @@ An answer says that a move has begun, or why it has not; the list shows those un
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -35,7 +37,11 @@ async def handle_alter(
             target = None if partition.replicas is None else tuple(partition.replicas)
             targets[TopicPartition(topic.name, partition.partition_index)] = target
             await context.pause()
-    outcomes = await context.node.topology.alter_reassignments(targets)
+    refused: dict[TopicPartition, ApiError] = {}
+    if not request.allow_replication_factor_change:
+        refused = await _changes_of_size(targets, context)
+    allowed = {where: target for where, target in targets.items() if where not in refused}
+    outcomes = {**refused, **await context.node.topology.alter_reassignments(allowed)}
     topics: dict[str, ReassignableTopicResponse] = {}
     for (name, index), error in outcomes.items():
         answer = ReassignablePartitionResponse(partition_index=index, error_message=None)
@@ -43,7 +49,30 @@ async def handle_alter(
             answer.error_code, answer.error_message = error.code, error.message or error.code.text
         topics.setdefault(name, ReassignableTopicResponse(name=name)).partitions.append(answer)
         await context.node.slices.pause()
-    return AlterPartitionReassignmentsResponse(error_message=None, responses=list(topics.values()))
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None,
+        responses=list(topics.values()),
+    )
+
+
+async def _changes_of_size(
+    targets: Mapping[TopicPartition, tuple[int, ...] | None], context: Context
+) -> dict[TopicPartition, ApiError]:
+    """Targets with another number of replicas than the partition has, or will have after a move under way."""
+    ongoing = await context.node.topology.list_reassignments(tuple(targets))
+    refused = {}
+    for where, target in targets.items():
+        partition = context.node.image.partition(*where)
+        if target and partition is not None:
+            size = len(ongoing[where].target if where in ongoing else partition.replicas)
+            if size != len(target):
+                refused[where] = ApiError(
+                    ErrorCode.INVALID_REPLICATION_FACTOR,
+                    f"The replication factor is changed from {size} to {len(target)}",
+                )
+        await context.pause()
+    return refused
 
 
 async def handle_list(

@@ -1,13 +1,14 @@
-"""UpdateFeatures: change the finalized versions of cluster features (KIP-584).
+"""UpdateFeatures: change the finalised levels of the cluster's features (KIP-584).
 
-A broker in Kafka's ZooKeeper mode supports no feature, so no update can be applied. Each is answered with the reason
-that Kafka gives.
+Up to version 1 each feature has a result, and those that can be updated are; from version 2 on all are updated or none.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.metadata_errors import metadata_errors_translated
+from tidelog.metadata.features import Update, UpgradeType, refusal_before_v2
 from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.update_features import (
@@ -20,24 +21,21 @@ from tidelog.wire.messages.update_features import (
 if TYPE_CHECKING:
     from tidelog.broker.serving.context import Context
 
-_UPGRADE: Final = 1
-_UPGRADE_TYPES: Final = (_UPGRADE, 2, 3)
+_TOGETHER_FROM: Final = 2
 
 
 async def handle(request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse:
-    """Answer each feature once; of two updates of the same one the last counts."""
+    """Of two updates of the same feature the last counts."""
     refused = _refusal_of_all(context)
     if refused is not None:
         return UpdateFeaturesResponse(error_code=refused, error_message=refused.text)
-    results: dict[str, UpdatableFeatureResult] = {}
-    for update in request.feature_updates:
-        results[update.feature] = UpdatableFeatureResult(
-            feature=update.feature,
-            error_code=ErrorCode.INVALID_REQUEST,
-            error_message=_reason(update, context.api_version),
-        )
+    updates: dict[str, Update] = {}
+    for each in request.feature_updates:
+        updates[each.feature] = _parse(each, context.api_version)
         await context.pause()
-    return UpdateFeaturesResponse(error_message=None, results=list(results.values()))
+    handle_updates = _update_together if context.api_version >= _TOGETHER_FROM else _update_each
+    with metadata_errors_translated():
+        return await handle_updates(updates, request.validate_only, context)
 
 
 def _refusal_of_all(context: Context) -> ErrorCode | None:
@@ -46,15 +44,42 @@ def _refusal_of_all(context: Context) -> ErrorCode | None:
     return None if context.node.topology.is_controller else ErrorCode.NOT_CONTROLLER
 
 
-def _reason(update: FeatureUpdateKey, version: int) -> str:
-    if not update.feature:
-        return "Feature name can not be empty."
-    if version > 0 and update.upgrade_type not in _UPGRADE_TYPES:
-        return "Received unknown upgrade type."
-    may_downgrade = update.allow_downgrade if version == 0 else update.upgrade_type != _UPGRADE
-    if update.max_version_level >= 1:
-        return "Could not apply finalized feature update because the provided feature is not supported."
-    if may_downgrade:
-        return "Can not delete non-existing finalized feature."
-    level = update.max_version_level
-    return f"Can not provide versionLevel: {level} less than 1 without setting the SAFE downgradeType in the request."
+def _parse(update: FeatureUpdateKey, version: int) -> Update:
+    if version == 0:
+        code = UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
+        return Update(update.feature, update.max_version_level, code)
+    known = update.upgrade_type in tuple(UpgradeType)
+    return Update(update.feature, update.max_version_level, UpgradeType(update.upgrade_type) if known else None)
+
+
+async def _update_together(updates: dict[str, Update], validate_only: bool, context: Context) -> UpdateFeaturesResponse:
+    refusals = await context.node.features.update(list(updates.values()), validate_only=validate_only)
+    for name, refusal in refusals.items():
+        return UpdateFeaturesResponse(
+            error_code=ErrorCode.INVALID_UPDATE_VERSION,
+            error_message="The update failed for all features since the following feature had an error: "
+            f"Invalid update version {updates[name].level} for feature {name}. {refusal.text}",
+        )
+    return UpdateFeaturesResponse(error_message=None)
+
+
+async def _update_each(updates: dict[str, Update], validate_only: bool, context: Context) -> UpdateFeaturesResponse:
+    features = context.node.features
+    reasons: dict[str, str] = {}
+    for update in updates.values():
+        reason = refusal_before_v2(update, features.finalised)
+        if reason is not None:
+            reasons[update.name] = reason
+        await context.pause()
+    wanted = [update._replace(level=max(update.level, 0)) for update in updates.values() if update.name not in reasons]
+    refusals = await features.update(wanted, is_partial=True, validate_only=validate_only)
+    reasons.update((name, refusal.older_text) for name, refusal in refusals.items())
+    results = [
+        UpdatableFeatureResult(
+            feature=name,
+            error_code=ErrorCode.INVALID_REQUEST if name in reasons else ErrorCode.NONE,
+            error_message=reasons.get(name),
+        )
+        for name in updates
+    ]
+    return UpdateFeaturesResponse(error_message=None, results=results)

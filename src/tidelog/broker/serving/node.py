@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tidelog.broker.client_quotas import ClientQuotaManager
     from tidelog.broker.configuration.announced_changes import AnnouncedChanges
     from tidelog.broker.configuration.current import CurrentSettings
+    from tidelog.broker.configuration.features import ClusterFeatures
     from tidelog.broker.coordinators.edge import CoordinatorEdge
     from tidelog.broker.coordinators.markers import MarkerWriter
     from tidelog.broker.coordinators.transactions import TransactionCoordinator
@@ -76,6 +77,8 @@ class Node:
     client_quotas: ClientQuotaManager
     dynamic_config: AnnouncedChanges[str]
     """Settings of topics, brokers, users and clients as they change in the tree."""
+    features: ClusterFeatures
+    """Which level of each feature is in effect in the cluster."""
     listener_security: ListenerSecurity
     authentication: Authentication | None
     """What authenticates the clients of listeners with SASL; None without such listeners, which are never added."""

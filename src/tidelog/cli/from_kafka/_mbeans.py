@@ -120,7 +120,7 @@ ABSENT: Final[Mapping[str, str]] = {
     "ControllerEventManager.EventQueueTimeMs": "the queue's size and the events' times are shown",
     "ControllerStats.TopicUncleanLeaderElectionEnableRateAndTimeMs":
         "one event for both: `kafka_controller_controllerstats_uncleanleaderelectionenablerateandtimems`",
-    "ControllerStats.UpdateFeaturesRateAndTimeMs": "there are no features to update",
+    "ControllerStats.UpdateFeaturesRateAndTimeMs": "an update of features is no event of the controller",
     "KafkaController.ControllerState": "the number of the event of the moment",
     "KafkaController.ReplicasIneligibleToDeleteCount":
         "`kafka_controller_kafkacontroller_topicsineligibletodeletecount` says as much",

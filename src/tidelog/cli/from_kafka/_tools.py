@@ -62,7 +62,11 @@ TOOLS: Final[Mapping[str, tuple[Tool, ...]]] = {
     "kafka-delete-records.sh": (Tool("", "tidelog delete-records"),),
     "kafka-dump-log.sh": (Tool("", "tidelog log dump", "the same options and the same lines"),),
     "kafka-e2e-latency.sh": (Tool("", "", "`python -m benchmarks` measures it in a clone of the repository"),),
-    "kafka-features.sh": (Tool("", "", "as a Kafka broker in ZooKeeper mode, brokers have no features to update"),),
+    "kafka-features.sh": (
+        Tool("describe", "tidelog features describe"),
+        Tool("upgrade", "tidelog features upgrade", "a feature and its level are one word: transaction.version=2"),
+        Tool("downgrade", "tidelog features downgrade", "--unsafe as in Kafka; `disable` is level 0"),
+    ),
     "kafka-get-offsets.sh": (Tool("", "tidelog offsets"),),
     "kafka-jmx.sh": (Tool("", "", "metrics are served over HTTP: `metrics.listeners` and curl"),),
     "kafka-leader-election.sh": (

@@ -1,7 +1,12 @@
-"""AlterPartitionReassignments: move partitions to other brokers; null replicas cancel a move under way (KIP-455)."""
+"""AlterPartitionReassignments: move partitions to other brokers; null replicas cancel a move under way (KIP-455).
+
+What the versions changed:
+
+    1   the client may forbid moves that change how many replicas a partition has (KIP-860)
+"""
 
 from tidelog.wire.api_keys import ApiKey
-from tidelog.wire.schema import Message, Struct, array, int16, int32, string
+from tidelog.wire.schema import Message, Struct, array, boolean, int16, int32, string
 
 
 class ReassignablePartition(Struct):
@@ -15,9 +20,10 @@ class ReassignableTopic(Struct):
 
 
 class AlterPartitionReassignmentsRequest(
-    Message, api_key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 0), flexible_from=0
+    Message, api_key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), flexible_from=0
 ):
     timeout_ms: int = int32(60000)
+    allow_replication_factor_change: bool = boolean(True, since=1)
     topics: list[ReassignableTopic] = array(ReassignableTopic)
 
 
@@ -33,9 +39,10 @@ class ReassignableTopicResponse(Struct):
 
 
 class AlterPartitionReassignmentsResponse(
-    Message, api_key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 0), flexible_from=0
+    Message, api_key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions=(0, 1), flexible_from=0
 ):
     throttle_time_ms: int = int32()
+    allow_replication_factor_change: bool = boolean(True, since=1)
     error_code: int = int16()
     error_message: str | None = string(null_since=0)
     responses: list[ReassignableTopicResponse] = array(ReassignableTopicResponse)

@@ -9,15 +9,18 @@ What the versions changed:
     2   the broker responds at once, and the client waits for the throttle time
     3   first flexible version; the client names its software, the broker its features (KIP-511, KIP-584)
     4   features whose lowest version is 0 are no longer left out
+    5   the client names the cluster and the broker that it expects here (KIP-1242)
 """
 
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
 
 
-class ApiVersionsRequest(Message, api_key=ApiKey.API_VERSIONS, versions=(0, 4), flexible_from=3):
+class ApiVersionsRequest(Message, api_key=ApiKey.API_VERSIONS, versions=(0, 5), flexible_from=3):
     client_software_name: str = string(since=3)
     client_software_version: str = string(since=3)
+    cluster_id: str | None = string(None, since=5, null_since=5)  # null if not known
+    node_id: int = int32(-1, since=5)  # -1 if not known
 
 
 class ApiVersion(Struct):
@@ -38,7 +41,7 @@ class FinalizedFeatureKey(Struct):
     min_version_level: int = int16()
 
 
-class ApiVersionsResponse(Message, api_key=ApiKey.API_VERSIONS, versions=(0, 4), flexible_from=3):
+class ApiVersionsResponse(Message, api_key=ApiKey.API_VERSIONS, versions=(0, 5), flexible_from=3):
     error_code: int = int16()
     api_keys: list[ApiVersion] = array(ApiVersion)
     throttle_time_ms: int = int32(since=1)

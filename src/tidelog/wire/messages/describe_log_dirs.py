@@ -6,6 +6,7 @@ What the versions changed:
     2   first flexible version
     3   adds an error code for the whole response
     4   adds the size of the volume and the space left on it (KIP-827)
+    5   says whether the directory takes no new partitions (KIP-1066)
 """
 
 from tidelog.wire.api_keys import ApiKey
@@ -17,7 +18,7 @@ class DescribableLogDirTopic(Struct):
     partitions: list[int] = array(int32)
 
 
-class DescribeLogDirsRequest(Message, api_key=ApiKey.DESCRIBE_LOG_DIRS, versions=(0, 4), flexible_from=2):
+class DescribeLogDirsRequest(Message, api_key=ApiKey.DESCRIBE_LOG_DIRS, versions=(0, 5), flexible_from=2):
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, null_since=0)  # null for all
 
 
@@ -39,9 +40,10 @@ class DescribeLogDirsResult(Struct):
     topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic)
     total_bytes: int = int64(-1, since=4)
     usable_bytes: int = int64(-1, since=4)
+    is_cordoned: bool = boolean(since=5)
 
 
-class DescribeLogDirsResponse(Message, api_key=ApiKey.DESCRIBE_LOG_DIRS, versions=(0, 4), flexible_from=2):
+class DescribeLogDirsResponse(Message, api_key=ApiKey.DESCRIBE_LOG_DIRS, versions=(0, 5), flexible_from=2):
     throttle_time_ms: int = int32()
     error_code: int = int16(since=3)
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)

@@ -21,6 +21,7 @@ What the versions changed:
     15  the replica's id moves into a tagged field, with its epoch (KIP-903)
     16  the response names endpoints of leaders (KIP-951)
     17  followers name the log directory they fetch for (KIP-853)
+    18  a replica of the metadata log names the high watermark that it knows (KIP-1166); other replicas leave it out
 """
 
 from tidelog.wire.api_keys import ApiKey
@@ -41,6 +42,7 @@ class FetchPartition(Struct):
     log_start_offset: int = int64(-1, since=5)  # the follower's own; -1 from consumers
     partition_max_bytes: int = int32()
     replica_directory_id: bytes = uuid(since=17, tag=0)
+    high_watermark: int = int64(0x7FFFFFFFFFFFFFFF, since=18, tag=1)
 
 
 class FetchTopic(Struct):
@@ -55,7 +57,7 @@ class ForgottenTopic(Struct):
     partitions: list[int] = array(int32)
 
 
-class FetchRequest(Message, api_key=ApiKey.FETCH, versions=(0, 17), flexible_from=12):
+class FetchRequest(Message, api_key=ApiKey.FETCH, versions=(0, 18), flexible_from=12):
     cluster_id: str | None = string(None, since=12, null_since=12, tag=0)
     replica_id: int = int32(-1, until=14)  # -1 for consumers, -2 for debugging
     replica_state: ReplicaState = struct(ReplicaState, since=15, tag=1)
@@ -118,7 +120,7 @@ class NodeEndpoint(Struct):
     rack: str | None = string(None, null_since=0)
 
 
-class FetchResponse(Message, api_key=ApiKey.FETCH, versions=(0, 17), flexible_from=12):
+class FetchResponse(Message, api_key=ApiKey.FETCH, versions=(0, 18), flexible_from=12):
     throttle_time_ms: int = int32(since=1)
     error_code: int = int16(since=7)
     session_id: int = int32(since=7)

@@ -14,6 +14,8 @@ What the versions changed:
     7   the record with the latest timestamp may be asked for: -3 (KIP-734)
     8   the start of the local log may be asked for: -4 (KIP-405)
     9   the end of the log in tiered storage may be asked for: -5 (KIP-1005)
+    10  adds how long a broker may look into tiered storage (KIP-1075)
+    11  the first offset that is not yet in tiered storage may be asked for: -6 (KIP-1023)
 """
 
 from tidelog.wire.api_keys import ApiKey
@@ -32,10 +34,11 @@ class ListOffsetsTopic(Struct):
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
 
 
-class ListOffsetsRequest(Message, api_key=ApiKey.LIST_OFFSETS, versions=(0, 9), flexible_from=6):
+class ListOffsetsRequest(Message, api_key=ApiKey.LIST_OFFSETS, versions=(0, 11), flexible_from=6):
     replica_id: int = int32()  # -1 for consumers, -2 for debugging
     isolation_level: int = int8(since=2)  # 0: read uncommitted, 1: read committed
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
+    timeout_ms: int = int32(since=10)
 
 
 class ListOffsetsPartitionResponse(Struct):
@@ -52,6 +55,6 @@ class ListOffsetsTopicResponse(Struct):
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 
 
-class ListOffsetsResponse(Message, api_key=ApiKey.LIST_OFFSETS, versions=(0, 9), flexible_from=6):
+class ListOffsetsResponse(Message, api_key=ApiKey.LIST_OFFSETS, versions=(0, 11), flexible_from=6):
     throttle_time_ms: int = int32(since=2)
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

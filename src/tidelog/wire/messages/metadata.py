@@ -15,6 +15,7 @@ What the versions changed:
     10  adds topic ids to both sides; topics are still found by name
     11  drops the authorized operations of the cluster, which are DescribeCluster's now
     12  topics may be asked for by id alone (KIP-516)
+    13  adds an error code for the whole response (KIP-1102)
 """
 
 from tidelog.wire.api_keys import ApiKey
@@ -26,7 +27,7 @@ class MetadataRequestTopic(Struct):
     name: str | None = string(null_since=10)
 
 
-class MetadataRequest(Message, api_key=ApiKey.METADATA, versions=(0, 12), flexible_from=9):
+class MetadataRequest(Message, api_key=ApiKey.METADATA, versions=(0, 13), flexible_from=9):
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, null_since=1)
     allow_auto_topic_creation: bool = boolean(True, since=4)
     include_cluster_authorized_operations: bool = boolean(since=8, until=10)
@@ -59,7 +60,7 @@ class MetadataResponseTopic(Struct):
     topic_authorized_operations: int = int32(-0x80000000, since=8)  # a bit per operation; this default if not asked for
 
 
-class MetadataResponse(Message, api_key=ApiKey.METADATA, versions=(0, 12), flexible_from=9):
+class MetadataResponse(Message, api_key=ApiKey.METADATA, versions=(0, 13), flexible_from=9):
     throttle_time_ms: int = int32(since=3)
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
     cluster_id: str | None = string(None, since=2, null_since=2)
@@ -67,3 +68,4 @@ class MetadataResponse(Message, api_key=ApiKey.METADATA, versions=(0, 12), flexi
     topics: list[MetadataResponseTopic] = array(MetadataResponseTopic)
     # A bit per operation; this default if not asked for.
     cluster_authorized_operations: int = int32(-0x80000000, since=8, until=10)
+    error_code: int = int16(since=13)

@@ -3,6 +3,7 @@
 What the versions changed:
 
     1   the type of upgrade takes the place of `allow_downgrade`; adds `validate_only` (KIP-778)
+    2   all features are updated or none, and the response has no result for each (KIP-1022)
 """
 
 from tidelog.wire.api_keys import ApiKey
@@ -16,7 +17,7 @@ class FeatureUpdateKey(Struct):
     upgrade_type: int = int8(1, since=1)  # 1: upgrade only, 2: downgrade if lossless, 3: downgrade at any cost
 
 
-class UpdateFeaturesRequest(Message, api_key=ApiKey.UPDATE_FEATURES, versions=(0, 1), flexible_from=0):
+class UpdateFeaturesRequest(Message, api_key=ApiKey.UPDATE_FEATURES, versions=(0, 2), flexible_from=0):
     timeout_ms: int = int32(60000)
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey)
     validate_only: bool = boolean(since=1)
@@ -28,8 +29,8 @@ class UpdatableFeatureResult(Struct):
     error_message: str | None = string(null_since=0)
 
 
-class UpdateFeaturesResponse(Message, api_key=ApiKey.UPDATE_FEATURES, versions=(0, 1), flexible_from=0):
+class UpdateFeaturesResponse(Message, api_key=ApiKey.UPDATE_FEATURES, versions=(0, 2), flexible_from=0):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(null_since=0)
-    results: list[UpdatableFeatureResult] = array(UpdatableFeatureResult)
+    results: list[UpdatableFeatureResult] = array(UpdatableFeatureResult, until=1)

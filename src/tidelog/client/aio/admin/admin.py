@@ -18,6 +18,7 @@ from tidelog.client.aio.admin import (
     compaction,
     configs,
     delayed,
+    features,
     group_descriptions,
     groups,
     partitions,
@@ -40,6 +41,8 @@ from tidelog.client.aio.admin.types import (
     DelayedListing,
     DelegationToken,
     ElectionType,
+    FeatureDescription,
+    FeatureUpgrade,
     GroupDescription,
     GroupListing,
     ListedOffset,
@@ -327,6 +330,22 @@ class AsyncAdmin:
         wanted = list(changes)
         await scram_users.alter(self._running, wanted)
         await self._visible(visibility.credentials_changed(wanted))
+
+    async def describe_features(self) -> dict[str, FeatureDescription]:
+        """Every feature that brokers of the cluster support, and its level in effect."""
+        return await features.describe(self._running)
+
+    async def update_features(
+        self,
+        levels: Mapping[str, int],
+        kind: FeatureUpgrade = FeatureUpgrade.UPGRADE,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Finalise levels of features, all of them or none."""
+        await features.update(self._running, levels, kind, validate_only=validate_only)
+        if not validate_only:
+            await self._visible(visibility.features_changed(levels))
 
     async def describe_client_quotas(self) -> dict[ClientQuotaEntity, dict[str, float]]:
         """The quotas of every user, client id and address that has some."""

@@ -48,6 +48,27 @@ class ClusterDescription(NamedTuple):
     nodes: tuple[BrokerNode, ...]
 
 
+# Features.
+
+
+class FeatureUpgrade(IntEnum):
+    """What an update of a feature may do."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureDescription(NamedTuple):
+    """A feature of the cluster; a level of 0 means that it is off."""
+
+    name: str
+    supported: int
+    """The highest level that every broker supports."""
+    level: int
+    """The level that is finalised, and so in effect."""
+
+
 # Quotas.
 
 DEFAULT_ENTITY: Final = "<default>"

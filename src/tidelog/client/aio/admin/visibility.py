@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from tidelog.client.aio.admin import access, configs, tokens, topics, users
+from tidelog.client.aio.admin import access, configs, features, tokens, topics, users
 from tidelog.client.aio.admin.driver import Driver, PartlyRefused
 from tidelog.client.aio.admin.types import (
     AlterOperation,
@@ -249,6 +249,16 @@ def quotas_changed(changes: Mapping[ClientQuotaEntity, Mapping[str, float | None
             for entity, limits in changes.items()
             for name, value in limits.items()
         )
+
+    return shows
+
+
+def features_changed(wanted: Mapping[str, int]) -> Shows:
+    """Levels of features that were finalised."""
+
+    async def shows(broker: Driver) -> bool:
+        found = features.levels_in(await features.ask_one(broker))
+        return all(found.get(name, 0) == level for name, level in wanted.items())
 
     return shows
 
