@@ -161,6 +161,11 @@ class ClusterImage:
         topic = self._topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
+    def topic_id(self, name: str) -> bytes:
+        """The id of a topic; `NO_UUID` if there is no such topic, or it is from before there were ids."""
+        topic = self._topics.get(name)
+        return NO_UUID if topic is None else topic.topic_id
+
     def partition(self, topic_name: str, index: int) -> PartitionImage | None:
         topic = self._topics.get(topic_name)
         return None if topic is None else topic.partition(index)
@@ -188,6 +193,11 @@ class ClusterImage:
         if is_new:
             self._refresh_offline_replicas(broker.broker_id)
         self.version += 1
+
+    @property
+    def are_topic_ids_kept(self) -> bool:
+        """Whether offsets are stored with the ids of their topics: once every broker that is alive reads those."""
+        return len(self._brokers) <= 1
 
     def remove_broker(self, broker_id: int) -> None:
         """A broker is gone. Its partitions keep their leader until the controller names another."""

@@ -23,6 +23,10 @@ OUR_OWN: Final[dict[int, Versions]] = {
     # What Kafka 4.4 serves besides.
     ApiKey.API_VERSIONS: (0, 5),
     ApiKey.UPDATE_FEATURES: (0, 2),
+    # Topic ids in offsets, and groups that do not exist as an error.
+    ApiKey.OFFSET_COMMIT: (0, 10),
+    ApiKey.OFFSET_FETCH: (0, 10),
+    ApiKey.DESCRIBE_GROUPS: (0, 6),
     # The newer group protocol with its regular expressions (KIP-848), and topics described page by page (KIP-966).
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
