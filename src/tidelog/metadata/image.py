@@ -194,11 +194,6 @@ class ClusterImage:
             self._refresh_offline_replicas(broker.broker_id)
         self.version += 1
 
-    @property
-    def are_topic_ids_kept(self) -> bool:
-        """Whether offsets are stored with the ids of their topics: once every broker that is alive reads those."""
-        return len(self._brokers) <= 1
-
     def remove_broker(self, broker_id: int) -> None:
         """A broker is gone. Its partitions keep their leader until the controller names another."""
         if self._brokers.pop(broker_id, None) is not None:

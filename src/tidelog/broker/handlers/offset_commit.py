@@ -123,7 +123,7 @@ def _commit(request: OffsetCommitRequest, context: Context) -> Eventual[OffsetCo
             partition_count,
             now_ms,
             request.retention_time_ms,
-            topic_id_of=image.topic_id if image.are_topic_ids_kept else None,
+            topic_id_of=image.topic_id if context.node.features.are_topic_ids_kept else None,
         ),
         shape,
     )
@@ -169,7 +169,7 @@ def handle_bytes(
             topics = [each for each in topics if each not in refused]
 
     def commit(shard: GroupShard, now_ms: int) -> Decision[CommitCodes]:
-        topic_id_of = image.topic_id if image.are_topic_ids_kept else None
+        topic_id_of = image.topic_id if node.features.are_topic_ids_kept else None
         return shard.commit_offsets(
             group_id, committer, topics, partition_count, now_ms, retention_ms, None, topic_id_of
         )

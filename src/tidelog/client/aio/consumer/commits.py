@@ -32,6 +32,7 @@ from tidelog.wire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
+    OffsetFetchResponseTopics,
 )
 from tidelog.wire.primitives import NO_UUID, uuid_to_text
 
@@ -213,7 +214,9 @@ class OffsetCommits:
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         unanswered = set(partitions)
         for topic in group.topics:
-            name = topic.name or _name_of(topic.topic_id, ids)
+            name = topic.name
+            if not name and isinstance(topic, OffsetFetchResponseTopics):
+                name = _name_of(topic.topic_id, ids)
             for each in topic.partitions:
                 self._check(each.error_code, f"{name}-{each.partition_index}")
                 partition = TopicPartition(name, each.partition_index)
