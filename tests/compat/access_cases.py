@@ -362,8 +362,13 @@ def _of_tokens_and_users() -> Iterator[Any]:
     )
 
 
-_VERSIONS: Final = {"AddPartitionsToTxnRequest": 3}
-"""Newer versions are for brokers."""
+_VERSIONS: Final = {
+    "AddPartitionsToTxnRequest": 3,
+    "DescribeGroupsRequest": 5,
+    "OffsetCommitRequest": 9,
+    "OffsetFetchRequest": 9,
+}
+"""Newer versions are for brokers, or Kafka 3.9 does not have them."""
 
 _LEFT_OUT: Final = frozenset(
     {

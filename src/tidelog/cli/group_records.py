@@ -25,6 +25,7 @@ from tidelog.groups.schemas import (
     read_group_value,
     read_offset_value,
 )
+from tidelog.wire.primitives import uuid_to_text
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -94,11 +95,16 @@ def format_json(record: ConsumerRecord, formatter: Formatter) -> dict[str, Any] 
         return None
     try:
         if key.topic is not None:
-            value = None if record.value is None else read_offset_value(record.value)._asdict()
+            value = None if record.value is None else _offset_json(record.value)
             return {"group": key.group, "topic": key.topic, "partition": key.partition, "value": value}
         return {"group": key.group, "value": None if record.value is None else _group_json(record.value)}
     except SchemaError as problem:
         return {"group": key.group, "error": str(problem)}
+
+
+def _offset_json(value: bytes) -> dict[str, Any]:
+    committed = read_offset_value(value)
+    return {**committed._asdict(), "topic_id": uuid_to_text(committed.topic_id)}
 
 
 def _offset_text(value: bytes | None) -> str:

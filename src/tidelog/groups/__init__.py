@@ -7,7 +7,15 @@ decisions, and the edge in `tidelog.broker.coordinators.groups` connects both to
 from tidelog.groups.classic.group import Group
 from tidelog.groups.classic.joining import Joiner
 from tidelog.groups.classic.states import GroupState
-from tidelog.groups.offset_requests import Codes, CommitCodes, Committer, PartitionOffset, read_stored
+from tidelog.groups.offset_requests import (
+    Codes,
+    CommitCodes,
+    Committer,
+    PartitionOffset,
+    TopicId,
+    is_of_topic,
+    read_stored,
+)
 from tidelog.groups.schemas import CommittedOffset
 from tidelog.groups.settings import GroupSettings
 from tidelog.groups.shard import GroupShard
@@ -23,5 +31,7 @@ __all__ = [
     "GroupState",
     "Joiner",
     "PartitionOffset",
+    "TopicId",
+    "is_of_topic",
     "read_stored",
 ]

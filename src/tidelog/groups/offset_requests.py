@@ -30,6 +30,7 @@ from tidelog.groups.schemas import (
 from tidelog.groups.settings import GroupSettings
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.offset_commit import CommittedTopic
+from tidelog.wire.primitives import NO_UUID
 
 NO_GENERATION = -1
 _NONE: Final = ErrorCode.NONE
@@ -46,6 +47,8 @@ class Committer(NamedTuple):
     instance_id: str | None = None
     knows_epochs: bool = True
     """Members of the newer protocol have to commit with OffsetCommit 9 or later."""
+    knows_missing_groups: bool = False
+    """From OffsetCommit 10 on a group that does not exist is GROUP_ID_NOT_FOUND."""
 
 
 class PartitionOffset(NamedTuple):
@@ -56,6 +59,9 @@ class PartitionOffset(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
+TopicId = Callable[[str], bytes]
+"""The id of the topic that has a name now; `NO_UUID` if there is none."""
+
 Codes = dict[tuple[str, int], ErrorCode]
 CommitCodes = list[tuple[str, list[tuple[int, ErrorCode]]]]
 """Topics of a commit and, for each partition in the order of the request, its index and error code."""
@@ -63,10 +69,12 @@ CommitCodes = list[tuple[str, list[tuple[int, ErrorCode]]]]
 
 def check_committer(group: Group | None, committer: Committer, is_transactional: bool) -> None:
     """Raise ApiError unless the sender may commit offsets of the group."""
-    generation, member_id, instance_id, knows_epochs = committer
+    generation, member_id, instance_id, knows_epochs, knows_missing_groups = committer
     if group is None:
         if generation < 0:
             return
+        if knows_missing_groups:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, "the group does not exist")
         code = ErrorCode.UNKNOWN_MEMBER_ID if is_transactional else ErrorCode.ILLEGAL_GENERATION
         raise ApiError(code, "the group has no members")
     if generation < 0 and group.is_empty:
@@ -106,8 +114,12 @@ def commit(
     now_ms: int,
     retention_ms: int = -1,
     producer: ProducerEpoch | None = None,
+    topic_id_of: TopicId | None = None,
 ) -> Decision[CommitCodes]:
-    """Store offsets; the reply has a code for every partition. Raises ApiError if none may be stored."""
+    """Store offsets; the reply has a code for every partition. Raises ApiError if none may be stored.
+
+    With `topic_id_of`, each offset is stored with the id that its topic has now.
+    """
     check_committer(group, committer, producer is not None)
     timers: tuple[SetTimer, ...] = ()
     if group is None:
@@ -124,6 +136,7 @@ def commit(
     key_of = _key_of
     for name, partitions in topics:
         count = partition_count(name)
+        topic_id = NO_UUID if topic_id_of is None else topic_id_of(name)
         codes: list[tuple[int, ErrorCode]] = []
         for index, offset, leader_epoch, metadata, timestamp in partitions:
             if not 0 <= index < count:
@@ -133,7 +146,7 @@ def commit(
             else:
                 codes.append((index, _NONE))
                 committed_ms = now_ms if timestamp == NO_TIMESTAMP else timestamp
-                value = offset_value(offset, leader_epoch, metadata or "", committed_ms, expire_timestamp)
+                value = offset_value(offset, leader_epoch, metadata or "", committed_ms, expire_timestamp, topic_id)
                 records.append((prefix + key_of(name, index), value))
         reply.append((name, codes))
     return _new(Decision, (reply, tuple(records), timers, (), None, producer if records else None))
@@ -144,17 +157,29 @@ _key_of = lru_cache(maxsize=1024)(partition_key)
 
 
 def fetch(
-    group: Group | None, topics: Sequence[tuple[str, Sequence[int]]] | None, require_stable: bool
+    group: Group | None,
+    topics: Sequence[tuple[str, Sequence[int]]] | None,
+    require_stable: bool,
+    topic_id_of: TopicId | None = None,
 ) -> dict[str, list[PartitionOffset]]:
-    """Offsets by topic, all of them if `topics` is None. A partition without a commit has no offset and no error."""
+    """Offsets by topic, all of them if `topics` is None. A partition without a commit has no offset and no error.
+
+    With `topic_id_of`, an offset that was committed for an earlier topic of the same name counts as none.
+    """
     found: dict[str, list[PartitionOffset]] = {}
     if topics is None:
         for topic, entry in filter(None, map(read_stored, stored_offsets(group, require_stable))):
             found.setdefault(topic, []).append(entry)
         return found
     for topic, indexes in topics:
-        found.setdefault(topic, []).extend(_fetch(group, topic, index, require_stable) for index in indexes)
+        topic_id = NO_UUID if topic_id_of is None else topic_id_of(topic)
+        found.setdefault(topic, []).extend(_fetch(group, topic, index, require_stable, topic_id) for index in indexes)
     return found
+
+
+def is_of_topic(committed: CommittedOffset | None, topic_id: bytes) -> bool:
+    """Whether an offset was committed for the topic with this id, as far as both ids are known."""
+    return committed is None or topic_id in (committed.topic_id, NO_UUID) or committed.topic_id == NO_UUID
 
 
 StoredOffset = tuple[bytes, bytes | None]
@@ -181,13 +206,14 @@ def read_stored(stored: StoredOffset) -> tuple[str, PartitionOffset] | None:
     return None if committed is None else (topic, PartitionOffset(index, committed))
 
 
-def _fetch(group: Group | None, topic: str, index: int, require_stable: bool) -> PartitionOffset:
+def _fetch(group: Group | None, topic: str, index: int, require_stable: bool, topic_id: bytes) -> PartitionOffset:
     if group is None:
         return PartitionOffset(index, None)
     key = partition_key(topic, index)
     if require_stable and group.offsets.has_pending and group.offsets.is_pending(key):
         return PartitionOffset(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    return PartitionOffset(index, group.offsets.get(key))
+    committed = group.offsets.get(key)
+    return PartitionOffset(index, committed if is_of_topic(committed, topic_id) else None)
 
 
 def delete(group: Group, partitions: Sequence[tuple[str, int]]) -> Decision[Codes]:

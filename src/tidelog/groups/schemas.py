@@ -6,12 +6,14 @@ A key's version is the kind of record, a value's version its layout:
                                              value 1  … and expiry time
                                              value 2  as 0
                                              value 3  leader epoch after the offset
+                                             value 4  flexible; the topic's id as a tagged field
     key 2      group                         value 0  protocol type, generation, protocol, leader, members
                                              value 1  rebalance timeouts of members
                                              value 2  since when the group is in its state
                                              value 3  instance ids of members
 
-We write key 1 with value 3 (or 1, for a commit with its own retention) and key 2 with value 3; all are read. An offset
+We write key 1 with value 4 (3 without a topic id; 1 for a commit with its own retention) and key 2 with value 3; all
+are read. An offset
 is kept in memory as it is in the log, `topic and partition` of the key and the value, and decoded on request: so
 loading a million of them is fast.
 """
@@ -23,7 +25,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from tidelog.groups.classic.member import Member
+from tidelog.wire.errors import WireError
 from tidelog.wire.partitions import NO_EPOCH
+from tidelog.wire.primitives import NO_UUID, decode_uvarint, encode_uvarint
 
 OFFSET_KEY_VERSIONS: Final = (0, 1)
 GROUP_KEY_VERSION: Final = 2
@@ -32,6 +36,13 @@ _KEY_HEAD: Final = struct.Struct(">hh")
 _OFFSET_HEAD: Final = struct.Struct(">hqh")
 _OFFSET_HEAD_3: Final = struct.Struct(">hqih")
 _OFFSET_3_WITHOUT_METADATA: Final = struct.Struct(">hqihq")
+_OFFSET_HEAD_4: Final = struct.Struct(">hqi")
+_OFFSET_4_WITHOUT_METADATA: Final = struct.Struct(">hqibq3s16s")
+_OFFSET_4_TAIL: Final = struct.Struct(">q3s16s")
+_TOPIC_ID_TAG: Final = b"\1\0\x10"
+"""One tagged field: number 0, of 16 bytes."""
+_COMMITTED_AT_4: Final = 15
+"""Where a value of version 4 without metadata has its timestamp."""
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
@@ -51,6 +62,7 @@ class CommittedOffset(NamedTuple):
     metadata: str
     commit_timestamp: int
     expire_timestamp: int = NO_TIMESTAMP
+    topic_id: bytes = NO_UUID
 
 
 class GroupValue(NamedTuple):
@@ -93,10 +105,17 @@ def group_key(group_id: str) -> bytes:
 
 
 def offset_value(
-    offset: int, leader_epoch: int, metadata: str, commit_timestamp: int, expire_timestamp: int = NO_TIMESTAMP
+    offset: int,
+    leader_epoch: int,
+    metadata: str,
+    commit_timestamp: int,
+    expire_timestamp: int = NO_TIMESTAMP,
+    topic_id: bytes = NO_UUID,
 ) -> bytes:
-    """Encode a committed offset. One with its own expiry is written in version 1, which has no leader epoch."""
+    """Encode a committed offset. One with its own expiry is written in version 1: no leader epoch and no topic id."""
     if expire_timestamp == NO_TIMESTAMP:
+        if topic_id != NO_UUID:
+            return _offset_value_4(offset, leader_epoch, metadata, commit_timestamp, topic_id)
         if not metadata:
             return _OFFSET_3_WITHOUT_METADATA.pack(3, offset, leader_epoch, 0, commit_timestamp)
         text = metadata.encode()
@@ -105,10 +124,24 @@ def offset_value(
     return _OFFSET_HEAD.pack(1, offset, len(text)) + text + _TWO_INT64.pack(commit_timestamp, expire_timestamp)
 
 
+def _offset_value_4(offset: int, leader_epoch: int, metadata: str, commit_timestamp: int, topic_id: bytes) -> bytes:
+    if not metadata:
+        return _OFFSET_4_WITHOUT_METADATA.pack(4, offset, leader_epoch, 1, commit_timestamp, _TOPIC_ID_TAG, topic_id)
+    text = metadata.encode()
+    return (
+        _OFFSET_HEAD_4.pack(4, offset, leader_epoch)
+        + encode_uvarint(len(text) + 1)
+        + text
+        + _OFFSET_4_TAIL.pack(commit_timestamp, _TOPIC_ID_TAG, topic_id)
+    )
+
+
 def read_offset_value(value: bytes) -> CommittedOffset:
     """Decode a committed offset of any version; raises SchemaError."""
     try:
         version = _INT16.unpack_from(value)[0]
+        if version == 4:
+            return _read_offset_value_4(value)
         if version == 3:
             _, offset, leader_epoch, length = _OFFSET_HEAD_3.unpack_from(value)
             start = _OFFSET_HEAD_3.size
@@ -121,14 +154,62 @@ def read_offset_value(value: bytes) -> CommittedOffset:
         commit_timestamp = _INT64.unpack_from(value, end)[0]
         expire_timestamp = _INT64.unpack_from(value, end + 8)[0] if version == 1 else NO_TIMESTAMP
         metadata = value[start:end].decode()
-    except (struct.error, UnicodeDecodeError) as error:
+    except (struct.error, UnicodeDecodeError, WireError) as error:
         raise SchemaError(f"the offset cannot be read: {error}") from None
     return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp, expire_timestamp)
 
 
+def _read_offset_value_4(value: bytes) -> CommittedOffset:
+    _, offset, leader_epoch = _OFFSET_HEAD_4.unpack_from(value)
+    length, start = decode_uvarint(value, _OFFSET_HEAD_4.size)
+    end = start + length - 1
+    if length < 1 or end > len(value):
+        raise SchemaError(f"the offset has {length - 1} bytes of metadata in {len(value)} bytes")
+    committed_ms = _INT64.unpack_from(value, end)[0]
+    metadata = value[start:end].decode()
+    return CommittedOffset(
+        offset, leader_epoch, metadata, committed_ms, NO_TIMESTAMP, _topic_id_of(value, end + _INT64.size)
+    )
+
+
+def _topic_id_of(value: bytes, position: int) -> bytes:
+    """The tagged field 0; later versions of Kafka may add others."""
+    topic_id = NO_UUID
+    count, position = decode_uvarint(value, position)
+    for _ in range(count):
+        tag, position = decode_uvarint(value, position)
+        size, position = decode_uvarint(value, position)
+        if position + size > len(value) or (tag == 0 and size != len(NO_UUID)):
+            raise SchemaError(f"the offset has a tagged field {tag} of {size} bytes")
+        if tag == 0:
+            topic_id = value[position : position + size]
+        position += size
+    return topic_id
+
+
+def topic_id_of_offset(value: bytes) -> bytes:
+    """The id of the topic that an offset was committed for, without decoding the rest; `NO_UUID` if it has none."""
+    if value[:2] != b"\0\4":
+        return NO_UUID
+    try:
+        return read_offset_value(value).topic_id
+    except SchemaError:
+        return NO_UUID
+
+
 def commit_timestamp(value: bytes) -> int:
-    """When an offset was committed, without decoding the rest; not for version 1, which ends with its expiry."""
-    return int.from_bytes(value[-8:], signed=True)
+    """When an offset was committed, without decoding the rest; not for version 1, which ends with its expiry.
+
+    One of version 4 that cannot be read counts as never past its retention.
+    """
+    if value[:2] != b"\0\4":
+        return int.from_bytes(value[-8:], signed=True)
+    if value[_OFFSET_HEAD_4.size : _COMMITTED_AT_4] == b"\1":
+        return int.from_bytes(value[_COMMITTED_AT_4 : _COMMITTED_AT_4 + 8], signed=True)
+    try:
+        return read_offset_value(value).commit_timestamp
+    except SchemaError:
+        return 2**63 - 1
 
 
 def group_value(group: GroupValue, assignments: Mapping[str, bytes]) -> bytes:

@@ -28,7 +28,7 @@ from tidelog.groups.consumer.schemas import GROUP_EPOCH, KINDS, RecordKey, read_
 from tidelog.groups.consumer.schemas import group_tombstones as consumer_tombstones
 from tidelog.groups.consumer.service import ConsumerGroups
 from tidelog.groups.consumer.timers import PURPOSES
-from tidelog.groups.offset_requests import Codes, CommitCodes, Committer, PartitionOffset, StoredOffset
+from tidelog.groups.offset_requests import Codes, CommitCodes, Committer, PartitionOffset, StoredOffset, TopicId
 from tidelog.groups.schemas import GROUP_KEY_VERSION, OFFSET_KEY_VERSIONS, SchemaError, read_group_value
 from tidelog.groups.settings import GroupSettings
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -286,6 +286,7 @@ class GroupShard:
         now_ms: int,
         retention_ms: int = -1,
         producer: ProducerEpoch | None = None,
+        topic_id_of: TopicId | None = None,
     ) -> Decision[CommitCodes]:
         """Store offsets; with a producer they take effect once its transaction commits."""
         return offset_requests.commit(
@@ -298,6 +299,7 @@ class GroupShard:
             now_ms,
             retention_ms,
             producer,
+            topic_id_of,
         )
 
     def fetch_offsets(
@@ -306,9 +308,10 @@ class GroupShard:
         topics: Sequence[tuple[str, Sequence[int]]] | None,
         require_stable: bool,
         reader: Committer | None = None,
+        topic_id_of: TopicId | None = None,
     ) -> dict[str, list[PartitionOffset]]:
         """Offsets of a group. With the newer protocol, a `reader` that claims to be a member must be one."""
-        return offset_requests.fetch(self._read_by(group_id, reader), topics, require_stable)
+        return offset_requests.fetch(self._read_by(group_id, reader), topics, require_stable, topic_id_of)
 
     def stored_offsets(
         self, group_id: str, require_stable: bool, reader: Committer | None = None
@@ -407,7 +410,10 @@ class GroupShard:
         """A group and its members; a group that does not exist is Dead, without an error."""
         group = self._groups.get(group_id)
         if group is None or group.consumer is not None:
-            return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+            dead = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+            what = "not found" if group is None else "is not a classic group"
+            dead.error_message = f"Group {group_id} {what}."
+            return dead
         name = group.protocol_name if group.state is GroupState.STABLE else None
         return DescribedGroup(
             group_id=group_id,

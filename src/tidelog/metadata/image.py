@@ -161,6 +161,11 @@ class ClusterImage:
         topic = self._topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
+    def topic_id(self, name: str) -> bytes:
+        """The id of a topic; `NO_UUID` if there is no such topic, or it is from before there were ids."""
+        topic = self._topics.get(name)
+        return NO_UUID if topic is None else topic.topic_id
+
     def partition(self, topic_name: str, index: int) -> PartitionImage | None:
         topic = self._topics.get(topic_name)
         return None if topic is None else topic.partition(index)

@@ -20,6 +20,7 @@ from tidelog.wire.primitives import encode_uvarint
 from tidelog.wire.spans import Row, RowDecoder
 
 FLEXIBLE_FROM: Final = 8
+TOPIC_IDS_FROM: Final = 10
 NO_TIMESTAMP: Final = -1
 _THROTTLE_FROM: Final = 3
 
@@ -28,8 +29,11 @@ CommittedPartition: TypeAlias = tuple[int, int, int, str | None, int]
 
 CommittedTopic: TypeAlias = tuple[str, Sequence[CommittedPartition]]
 
-CommitFields: TypeAlias = tuple[str, int, str, str | None, int, list[CommittedTopic]]
-"""An OffsetCommit request: group, generation, member, instance id, retention in ms, topics."""
+TopicKey: TypeAlias = str | bytes
+"""A topic's name, or its id from version 10 on."""
+
+CommitFields: TypeAlias = tuple[str, int, str, str | None, int, list[tuple[TopicKey, Sequence[CommittedPartition]]]]
+"""An OffsetCommit request: group, generation, member, instance id, retention in ms, topics by `TopicKey`."""
 
 
 _DECODER: Final = RowDecoder[CommitFields](
@@ -45,7 +49,7 @@ _DECODER: Final = RowDecoder[CommitFields](
                 "topics",
             )
         ),
-        OffsetCommitRequestTopic: Row(("name", "partitions")),
+        OffsetCommitRequestTopic: Row(("name|topic_id", "partitions")),
         OffsetCommitRequestPartition: Row(
             (
                 "partition_index",
@@ -63,8 +67,8 @@ decode_request: Final = _DECODER.decode
 
 # --- responses -------------------------------------------------------------------------------------------------------
 
-TopicReply = tuple[str, Sequence[tuple[int, int]]]
-"""A topic and, for each of its partitions, index and error code."""
+TopicReply = tuple[TopicKey, Sequence[tuple[int, int]]]
+"""A topic by the key that it has in this version and, for each of its partitions, index and error code."""
 
 _pack_int = Struct(">i").pack
 _pack_short = Struct(">h").pack
@@ -76,18 +80,18 @@ _pack_flexible_code = Struct(">ihx").pack
 def encode_response(correlation_id: int, version: int, topics: Sequence[TopicReply]) -> bytes:
     """A whole response frame, length and header included, without throttling."""
     if len(topics) == 1 and len(topics[0][1]) == 1:
-        name, ((index, code),) = topics[0]
+        topic, ((index, code),) = topics[0]
         if not code:
             # A partition that exists, for which the same response is sent repeatedly.
-            body = _encode_success(name, index, version)
+            body = _encode_success(topic, index, version)
             return _pack_head(len(body) + 4, correlation_id) + body
     body = _encode_body(version, topics)
     return _pack_head(len(body) + 4, correlation_id) + body
 
 
 @lru_cache(maxsize=1024)
-def _encode_success(name: str, index: int, version: int) -> bytes:
-    return _encode_body(version, [(name, [(index, 0)])])
+def _encode_success(topic: TopicKey, index: int, version: int) -> bytes:
+    return _encode_body(version, [(topic, [(index, 0)])])
 
 
 def _encode_body(version: int, topics: Sequence[TopicReply]) -> bytes:
@@ -95,17 +99,24 @@ def _encode_body(version: int, topics: Sequence[TopicReply]) -> bytes:
     if version >= FLEXIBLE_FROM:
         # Tags of the header, throttle time.
         parts = [b"\x00\x00\x00\x00\x00", encode_uvarint(len(topics) + 1)]
-        for name, codes in topics:
-            raw = name.encode()
-            parts += (encode_uvarint(len(raw) + 1), raw, encode_uvarint(len(codes) + 1))
+        for topic, codes in topics:
+            parts += (_flexible_key(topic), encode_uvarint(len(codes) + 1))
             parts += [_pack_flexible_code(index, code) for index, code in codes]
             parts.append(b"\x00")
         parts.append(b"\x00")
     else:
         parts = [b"\x00\x00\x00\x00"] if version >= _THROTTLE_FROM else []
         parts.append(_pack_int(len(topics)))
-        for name, codes in topics:
-            raw = name.encode()
+        for topic, codes in topics:
+            assert isinstance(topic, str), "topic ids are flexible"
+            raw = topic.encode()
             parts += (_pack_short(len(raw)), raw, _pack_int(len(codes)))
             parts += [_pack_code(index, code) for index, code in codes]
     return b"".join(parts)
+
+
+def _flexible_key(topic: TopicKey) -> bytes:
+    if isinstance(topic, bytes):
+        return topic
+    raw = topic.encode()
+    return encode_uvarint(len(raw) + 1) + raw

@@ -14,6 +14,7 @@ from tidelog.groups.schemas import (
     CommittedOffset,
     GroupValue,
     SchemaError,
+    commit_timestamp,
     group_value,
     offset_value,
     partition_key,
@@ -40,6 +41,24 @@ def test_offsets_are_read_as_written(
         assert read_offset_value(value) == CommittedOffset(offset, epoch, metadata, committed_at)
     else:
         assert read_offset_value(value) == CommittedOffset(offset, -1, metadata, committed_at, expires_at)
+
+
+@given(INT64, INT32, TEXT, st.integers(0, 2**63 - 1), st.binary(min_size=16, max_size=16))
+def test_offsets_with_topic_ids_are_read_as_written(
+    offset: int, epoch: int, metadata: str, committed_at: int, topic_id: bytes
+) -> None:
+    value = offset_value(offset, epoch, metadata, committed_at, topic_id=topic_id)
+    assert read_offset_value(value) == CommittedOffset(offset, epoch, metadata, committed_at, topic_id=topic_id)
+    assert commit_timestamp(value) == committed_at
+
+
+@settings(max_examples=examples(200))
+@given(st.binary(max_size=60))
+def test_a_broken_offset_of_version_4_is_refused_or_never_expires(rest: bytes) -> None:
+    value = b"\0\4" + rest
+    commit_timestamp(value)
+    with contextlib.suppress(SchemaError):
+        assert len(read_offset_value(value).topic_id) == 16
 
 
 @given(TEXT, INT32)

@@ -22,11 +22,12 @@ from tidelog.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-VERSIONS = range(10)
+VERSIONS = range(11)
 Decode = Callable[[bytearray | memoryview, int, int, int], object]
 DECODERS = [hot._DECODER.decode_in_python, hot.decode_request]
 """The Python decoder, and the one in C where it was built."""
 texts = st.text(max_size=8) | st.text(alphabet="aä", min_size=120, max_size=140)
+ids = st.binary(min_size=16, max_size=16)
 int16s = st.integers(-(2**15), 2**15 - 1)
 int32s = st.integers(-(2**31), 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)
@@ -47,7 +48,8 @@ requests = st.builds(
     group_instance_id=st.none() | texts,
     retention_time_ms=int64s,
     topics=st.lists(
-        st.builds(OffsetCommitRequestTopic, name=texts, partitions=st.lists(partitions, max_size=3)), max_size=3
+        st.builds(OffsetCommitRequestTopic, name=texts, topic_id=ids, partitions=st.lists(partitions, max_size=3)),
+        max_size=3,
     ),
 )
 
@@ -70,7 +72,7 @@ def test_a_commit_is_read_as_its_message_says(
         plain.retention_time_ms,
         [
             (
-                topic.name,
+                topic.topic_id if version >= hot.TOPIC_IDS_FROM else topic.name,
                 [
                     (
                         partition.partition_index,
@@ -93,7 +95,7 @@ usual_requests = st.builds(
     generation_id_or_member_epoch=int32s,
     member_id=texts,
     group_instance_id=st.none() | texts,
-    topics=st.tuples(st.builds(OffsetCommitRequestTopic, name=texts, partitions=st.tuples(partitions))),
+    topics=st.tuples(st.builds(OffsetCommitRequestTopic, name=texts, topic_id=ids, partitions=st.tuples(partitions))),
 )
 
 
@@ -157,15 +159,16 @@ def test_the_c_decoder_agrees_about_hostile_bytes(data: bytes, version: int) -> 
     assert found is None or found == read_in_python(hot._DECODER, bytearray(data), 0, len(data), version)
 
 
-@pytest.mark.parametrize("version", range(5, 10))
+@pytest.mark.parametrize("version", range(5, 11))
 @pytest.mark.parametrize("member_id", ["", "member-1"])
 @pytest.mark.parametrize("metadata", ["", "text"])
 def test_one_partition_is_read_at_once(version: int, member_id: str, metadata: str) -> None:
     partition = OffsetCommitRequestPartition(partition_index=1, committed_offset=2, committed_metadata=metadata)
-    topics = [OffsetCommitRequestTopic(name="topic", partitions=[partition])]
+    topics = [OffsetCommitRequestTopic(name="topic", topic_id=b"i" * 16, partitions=[partition])]
+    key = b"i" * 16 if version >= hot.TOPIC_IDS_FROM else "topic"
     body = bytearray(OffsetCommitRequest(group_id="group", member_id=member_id, topics=topics).encode(version))
     spans = hot._DECODER.decode_single(body, 0, len(body), version)
-    assert spans == ("group", -1, member_id, None, -1, [("topic", [(1, 2, -1, metadata, -1)])])
+    assert spans == ("group", -1, member_id, None, -1, [(key, [(1, 2, -1, metadata, -1)])])
 
 
 @given(data=st.binary(max_size=80), version=st.sampled_from(VERSIONS))
@@ -177,24 +180,26 @@ def test_hostile_bytes_raise_wire_error_and_nothing_else(data: bytes, version: i
 
 @pytest.mark.parametrize("version", VERSIONS)
 @given(
-    topics=st.lists(st.tuples(texts, st.lists(st.tuples(int32s, int16s), max_size=3)), max_size=3),
+    topics=st.lists(st.tuples(texts, ids, st.lists(st.tuples(int32s, int16s), max_size=3)), max_size=3),
     correlation_id=int32s,
 )
 @settings(max_examples=examples(25), deadline=None)
 def test_a_response_is_written_as_its_message_says(
-    version: int, topics: list[tuple[str, list[tuple[int, int]]]], correlation_id: int
+    version: int, topics: list[tuple[str, bytes, list[tuple[int, int]]]], correlation_id: int
 ) -> None:
     message = OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
                 name=name,
+                topic_id=topic_id,
                 partitions=[
                     OffsetCommitResponsePartition(partition_index=index, error_code=code) for index, code in codes
                 ],
             )
-            for name, codes in topics
+            for name, topic_id, codes in topics
         ]
     )
     header = correlation_id.to_bytes(4, "big", signed=True) + (b"\0" if version >= hot.FLEXIBLE_FROM else b"")
     frame = header + message.encode(version)
-    assert hot.encode_response(correlation_id, version, topics) == len(frame).to_bytes(4, "big") + frame
+    keyed = [(topic_id if version >= hot.TOPIC_IDS_FROM else name, codes) for name, topic_id, codes in topics]
+    assert hot.encode_response(correlation_id, version, keyed) == len(frame).to_bytes(4, "big") + frame

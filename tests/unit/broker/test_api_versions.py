@@ -31,6 +31,10 @@ OUR_OWN: Final[dict[int, Versions]] = {
     ApiKey.UPDATE_FEATURES: (0, 2),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
     ApiKey.LIST_TRANSACTIONS: (0, 2),
+    # Topic ids in offsets, and groups that do not exist as an error.
+    ApiKey.OFFSET_COMMIT: (0, 10),
+    ApiKey.OFFSET_FETCH: (0, 10),
+    ApiKey.DESCRIBE_GROUPS: (0, 6),
     # The newer group protocol with its regular expressions (KIP-848), and topics described page by page (KIP-966).
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),

@@ -6,18 +6,60 @@ import pytest
 
 from tests.unit.groups.world import GROUP, SESSION_MS, World
 from tidelog.coordination import ProducerEpoch
-from tidelog.groups import GroupState
-from tidelog.groups.schemas import group_key, offset_key_prefix, partition_key, read_offset_value
+from tidelog.groups import Committer, GroupState
+from tidelog.groups.schemas import CommittedOffset, group_key, offset_key_prefix, partition_key, read_offset_value
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.primitives import NO_UUID
 
 DAY_MS = 24 * 60 * 60 * 1000
 RETENTION_MS = 7 * DAY_MS
 PRODUCER = ProducerEpoch(7, 0)
 OTHER_PRODUCER = ProducerEpoch(8, 0)
+OLD_ID, NEW_ID, OTHER_ID = (bytes([number]) * 16 for number in (1, 2, 3))
 
 
 def end_transaction(world: World, producer: ProducerEpoch, *, is_commit: bool) -> None:
     world.runtime.end_transaction(0, producer, 0, is_commit, lambda _: None)
+
+
+# --- topic ids ---
+
+
+def test_an_offset_of_a_deleted_topic_is_not_the_new_topics() -> None:
+    """Deleted and made again while the coordinator was away: no tombstone was written."""
+    world = World()
+    world.commit(42, topic_id=OLD_ID, metadata="m"), world.commit(7, topic="u", topic_id=OTHER_ID)
+    world.restart()
+    assert world.committed(topic_id=OLD_ID) == 42
+    assert world.committed(topic_id=NEW_ID) == -1
+    assert world.committed("u", topic_id=OTHER_ID) == 7
+    assert world.commit(0, topic_id=NEW_ID) is ErrorCode.NONE
+    assert world.committed(topic_id=NEW_ID) == 0
+
+
+def test_offsets_without_an_id_and_topics_without_one_match() -> None:
+    """What earlier versions stored, and topics from before there were ids."""
+    world = World()
+    world.commit(1), world.commit(2, partition=1, topic_id=OLD_ID)
+    assert world.committed(topic_id=NEW_ID) == 1
+    assert world.committed(partition=1, topic_id=NO_UUID) == 2
+
+
+@pytest.mark.parametrize("metadata", ["", "m"])
+def test_offsets_with_ids_expire_like_others(metadata: str) -> None:
+    world = World()
+    world.commit(1, topic_id=OLD_ID, metadata=metadata)
+    world.advance(RETENTION_MS - DAY_MS)
+    assert world.committed() == 1
+    world.advance(2 * DAY_MS)
+    assert world.committed() == -1
+
+
+def test_a_commit_by_id_names_a_group_that_does_not_exist() -> None:
+    committer = Committer(3, "member", knows_missing_groups=True)
+    with pytest.raises(ApiError) as refused:
+        World().shard.commit_offsets("none", committer, [], lambda _: 1, 0)
+    assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 # --- commits ---
@@ -29,7 +71,7 @@ def test_a_commit_is_stored_as_kafka_stores_it_and_read_back() -> None:
     ((key, value),) = world.log.records()
     assert key == offset_key_prefix(GROUP) + partition_key("t", 0)
     assert value is not None
-    assert read_offset_value(value) == (42, 3, "here", world.clock.wall_ms(), -1)
+    assert read_offset_value(value) == CommittedOffset(42, 3, "here", world.clock.wall_ms())
     world.restart()
     assert world.committed() == 42
     assert world.group.state is GroupState.EMPTY

@@ -22,6 +22,7 @@ from tidelog.groups.subscription import subscribed_topics
 
 OFFSET = bytes.fromhex("000000000000002a")
 TIME = bytes.fromhex("0000000000000007")
+ID = bytes(range(16))
 EXPIRY = bytes.fromhex("0000000000000009")
 
 
@@ -31,8 +32,11 @@ def test_keys_are_kafkas() -> None:
     assert read_partition_key(partition_key("thémé", 7)) == ("thémé", 7)
 
 
-def test_offsets_are_written_in_version_3_or_with_an_expiry_in_1() -> None:
+def test_offsets_are_written_in_version_3_with_a_topic_id_in_4_or_with_an_expiry_in_1() -> None:
     assert offset_value(42, 5, "m", 7) == b"\0\3" + OFFSET + b"\0\0\0\5\0\1m" + TIME
+    assert offset_value(42, 5, "m", 7, topic_id=ID) == b"\0\4" + OFFSET + b"\0\0\0\5\2m" + TIME + b"\1\0\x10" + ID
+    assert offset_value(42, 5, "", 7, topic_id=ID) == b"\0\4" + OFFSET + b"\0\0\0\5\1" + TIME + b"\1\0\x10" + ID
+    assert offset_value(42, 5, "m", 7, 9, ID) == offset_value(42, 5, "m", 7, 9)
     assert offset_value(42, 5, "m", 7, 9) == b"\0\1" + OFFSET + b"\0\1m" + TIME + EXPIRY
 
 
@@ -43,6 +47,11 @@ def test_offsets_are_written_in_version_3_or_with_an_expiry_in_1() -> None:
         (b"\0\1" + OFFSET + b"\0\1m" + TIME + EXPIRY, CommittedOffset(42, -1, "m", 7, 9)),
         (b"\0\2" + OFFSET + b"\0\0" + TIME, CommittedOffset(42, -1, "", 7)),
         (b"\0\3" + OFFSET + b"\0\0\0\5\0\1m" + TIME, CommittedOffset(42, 5, "m", 7)),
+        (b"\0\4" + OFFSET + b"\0\0\0\5\2m" + TIME + b"\0", CommittedOffset(42, 5, "m", 7)),
+        (
+            b"\0\4" + OFFSET + b"\0\0\0\5\2m" + TIME + b"\2\0\x10" + ID + b"\1\2??",
+            CommittedOffset(42, 5, "m", 7, topic_id=ID),
+        ),
     ],
 )
 def test_offsets_of_every_version_are_read(value: bytes, expected: CommittedOffset) -> None:

@@ -211,6 +211,7 @@ class World:
         producer: ProducerEpoch | None = None,
         partition_count: Callable[[str], int] = lambda _: 10_000,
         group_id: str = GROUP,
+        topic_id: bytes | None = None,
     ) -> ErrorCode:
         topics = [(topic, [(partition, offset, leader_epoch, metadata, -1)])]
         committer = Committer(generation, member_id, instance_id)
@@ -223,6 +224,7 @@ class World:
                 now_ms,
                 retention_ms=retention_ms,
                 producer=producer,
+                topic_id_of=None if topic_id is None else lambda _: topic_id,
             )
         )
         outcome = call.outcomes[0]
@@ -232,9 +234,12 @@ class World:
         code: ErrorCode = outcome[0][1][0][1]
         return code
 
-    def committed(self, topic: str = "t", partition: int = 0, *, group_id: str = GROUP) -> int:
-        """The offset committed, or -1."""
-        (entry,) = self.shard.fetch_offsets(group_id, [(topic, [partition])], False)[topic]
+    def committed(
+        self, topic: str = "t", partition: int = 0, *, group_id: str = GROUP, topic_id: bytes | None = None
+    ) -> int:
+        """The offset committed, for the topic with this id if it is given, or -1."""
+        topic_id_of = None if topic_id is None else lambda _: topic_id
+        (entry,) = self.shard.fetch_offsets(group_id, [(topic, [partition])], False, None, topic_id_of)[topic]
         return -1 if entry.committed is None else entry.committed.offset
 
     def delete_group(self, group_id: str = GROUP) -> ErrorCode:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -24,17 +24,28 @@ Commit = Callable[[Any, "Context"], Any]
 
 async def committed_in_parts(request: Any, response: Any, commit: Commit, context: Context) -> Any:
     """Commit more partitions than fit into one step, each part by itself; their results go to `response`."""
-    for part in in_parts((topic.name, topic.partitions) for topic in request.topics):
+    for part in in_parts((topic, topic.partitions) for topic in request.topics):
         piece = copy(request)
-        piece.topics = [type(request.topics[0])(name=name, partitions=list(some)) for name, some in part]
+        piece.topics = [_with_partitions(topic, some) for topic, some in part]
         found = commit(piece, context)
         for topic in (await settled(found)).topics:
-            if response.topics and response.topics[-1].name == topic.name:
+            if response.topics and _are_one(response.topics[-1], topic):
                 response.topics[-1].partitions += topic.partitions
             else:
                 response.topics.append(topic)
         await context.node.slices.pause()
     return response
+
+
+def _with_partitions(topic: Any, partitions: Sequence[Any]) -> Any:
+    some = copy(topic)
+    some.partitions = list(partitions)
+    return some
+
+
+def _are_one(topic: Any, other: Any) -> bool:
+    """Whether two parts of a response are about one topic, by name and by id where there are ids."""
+    return topic.name == other.name and getattr(topic, "topic_id", None) == getattr(other, "topic_id", None)
 
 
 def check_group_id(group_id: str) -> None:

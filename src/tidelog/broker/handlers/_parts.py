@@ -9,6 +9,7 @@ PARTITIONS_AT_ONCE: Final = 500
 """Partitions of one request that are dealt with in one step."""
 
 T = TypeVar("T")
+Topic = TypeVar("Topic")
 
 
 def are_few(lists: Sequence[Sequence[object]]) -> bool:
@@ -16,9 +17,9 @@ def are_few(lists: Sequence[Sequence[object]]) -> bool:
     return len(lists) <= PARTITIONS_AT_ONCE and sum(map(len, lists)) <= PARTITIONS_AT_ONCE
 
 
-def in_parts(topics: Iterable[tuple[str, Sequence[T]]]) -> Iterator[list[tuple[str, Sequence[T]]]]:
+def in_parts(topics: Iterable[tuple[Topic, Sequence[T]]]) -> Iterator[list[tuple[Topic, Sequence[T]]]]:
     """Topics and their partitions in parts for one step each; a topic with many partitions is in several."""
-    part: list[tuple[str, Sequence[T]]] = []
+    part: list[tuple[Topic, Sequence[T]]] = []
     room = PARTITIONS_AT_ONCE
     for name, partitions in topics:
         for start in range(0, len(partitions) or 1, PARTITIONS_AT_ONCE):

@@ -1,7 +1,7 @@
 """ListGroups, DescribeGroups, DeleteGroups and OffsetDelete: what operators see and remove of groups.
 
 ListGroups: the groups that this broker coordinates, by state (v4+) and type (v5+) if asked.
-DescribeGroups: state, protocol and members of groups; one that does not exist is Dead, and that is no error.
+DescribeGroups: state, protocol and members of groups; one that does not exist is Dead, an error from version 6 on.
 DeleteGroups: remove groups without members, and their offsets with them.
 OffsetDelete: forget offsets of topics that a group does not read any more (KIP-496).
 """
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _CLASSIC: Final = "classic"
 _CONSUMER: Final = "consumer"
+_DEAD: Final = "Dead"
+_MISSING_IS_ERROR_FROM: Final = 6
 
 
 async def handle_list(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
@@ -85,6 +87,8 @@ def _describe(group_id: str, wants_operations: bool, context: Context) -> Descri
         described = context.node.groups.shard_of(group_id).describe(group_id)
     except ApiError as error:
         return DescribedGroup(error_code=error.code, group_id=group_id)
+    if described.group_state == _DEAD and context.api_version >= _MISSING_IS_ERROR_FROM:
+        described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
     described.authorized_operations = (
         context.operations_allowed(AclResourceType.GROUP, group_id) if wants_operations else NOT_ASKED
     )

@@ -1,4 +1,8 @@
-"""OffsetFetch: how far groups have read; from version 8 on for several groups at once."""
+"""OffsetFetch: how far groups have read; from version 8 on for several groups at once.
+
+From version 10 on topics are named by their ids. In all versions, what was committed for a topic that is gone counts as
+never committed for the topic that has its name now.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from tidelog.broker.coordinators.replies import Eventual, gather
 from tidelog.broker.handlers._answers import Answers
 from tidelog.broker.handlers._parts import are_few, in_parts
 from tidelog.coordination import Decision
-from tidelog.groups import Committer, PartitionOffset, read_stored
+from tidelog.groups import Committer, PartitionOffset, TopicId, is_of_topic, read_stored
 from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.offset_fetch import (
@@ -25,6 +29,7 @@ from tidelog.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from tidelog.wire.primitives import NO_UUID
 
 if TYPE_CHECKING:
     from tidelog.broker.serving.context import Context
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
 
 _GROUP_ERROR_FROM: Final = 2
 _SEVERAL_FROM: Final = 8
+_IDS_FROM: Final = 10
 _TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 OFFSETS_PER_REPLY_MAX: Final = 100_000
@@ -89,7 +95,7 @@ def handle(
 
     return context.node.groups.call(
         request.group_id,
-        partial(_fetching, request.group_id, wanted, request.require_stable, None),
+        partial(_fetching, request.group_id, wanted, request.require_stable, None, context.node.image.topic_id),
         shape,
     )
 
@@ -126,8 +132,10 @@ async def _failed(topics: Sequence[OffsetFetchRequestTopic], code: ErrorCode, co
 def _fetch_group(
     group: OffsetFetchRequestGroup, require_stable: bool, context: Context
 ) -> Eventual[OffsetFetchResponseGroup]:
+    unknown = _name_topics(group, context)
     wanted = [(topic.name, topic.partition_indexes) for topic in group.topics or ()]
     reader = _reader(group)
+    image = context.node.image
 
     def shape(outcome: Offsets | ApiError) -> OffsetFetchResponseGroup:
         fetched = _Fetched.of(outcome)
@@ -135,18 +143,38 @@ def _fetch_group(
             group_id=group.group_id,
             error_code=fetched.error,
             topics=[
-                OffsetFetchResponseTopics(
-                    name=name, partitions=[_fill(OffsetFetchResponsePartitions(), entry) for entry in entries]
-                )
-                for name, entries in fetched.offsets.items()
+                *(
+                    OffsetFetchResponseTopics(
+                        name=name,
+                        topic_id=image.topic_id(name),
+                        partitions=[_fill(OffsetFetchResponsePartitions(), entry) for entry in entries],
+                    )
+                    for name, entries in fetched.offsets.items()
+                ),
+                *(() if fetched.error else unknown),
             ],
         )
 
     return context.node.groups.call(
         group.group_id,
-        partial(_fetching, group.group_id, wanted, require_stable, reader),
+        partial(_fetching, group.group_id, wanted, require_stable, reader, image.topic_id),
         shape,
     )
+
+
+def _name_topics(group: OffsetFetchRequestGroup, context: Context) -> list[OffsetFetchResponseTopics]:
+    """Give the topics that a request names by id the names that they have now; the answers to those that have none."""
+    if context.api_version < _IDS_FROM or group.topics is None:
+        return []
+    unknown = []
+    for topic in group.topics:
+        topic.name = context.node.image.topic_name(topic.topic_id) or ""
+        if not topic.name:
+            entries = [PartitionOffset(index, None, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
+            partitions = [_fill(OffsetFetchResponsePartitions(), entry) for entry in entries]
+            unknown.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
+    group.topics = [topic for topic in group.topics if topic.name]
+    return unknown
 
 
 def _reader(group: OffsetFetchRequestGroup) -> Committer | None:
@@ -176,14 +204,19 @@ async def _fetch_many_groups(request: OffsetFetchRequest, context: Context) -> O
 async def _fetch_large_group(
     group: OffsetFetchRequestGroup, require_stable: bool, context: Context
 ) -> OffsetFetchResponseGroup:
+    unknown = _name_topics(group, context)
     fetched = _Fetched.of(await _offsets(group.group_id, group.topics, require_stable, _reader(group), context))
     response = OffsetFetchResponseGroup(group_id=group.group_id, error_code=fetched.error)
     for name, entries in fetched.offsets.items():
-        topic = OffsetFetchResponseTopics(name=name)
+        topic = OffsetFetchResponseTopics(name=name, topic_id=context.node.image.topic_id(name))
+        if context.api_version >= _IDS_FROM and topic.topic_id == NO_UUID:
+            continue  # it is gone, and without an id there is no way to say so
         response.topics.append(topic)
         for entry in entries:
             topic.partitions.append(_fill(OffsetFetchResponsePartitions(), entry))
             await context.pause()
+    if not fetched.error:
+        response.topics += unknown
     return response
 
 
@@ -202,6 +235,7 @@ async def _offsets(
         return ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     found: dict[str, list[PartitionOffset]] = {}
     ask = context.node.groups.ask
+    topic_id_of = context.node.image.topic_id
     if topics is None:
         stored = await ask(
             group_id,
@@ -211,9 +245,9 @@ async def _offsets(
             return stored
         for each in stored:
             read = read_stored(each)
-            if read is not None and context.is_allowed(
-                AclOperation.DESCRIBE, AclResourceType.TOPIC, read[0], is_logged=False
-            ):
+            if read is None or not is_of_topic(read[1].committed, topic_id_of(read[0])):
+                continue
+            if context.is_allowed(AclOperation.DESCRIBE, AclResourceType.TOPIC, read[0], is_logged=False):
                 found.setdefault(read[0], []).append(read[1])
             await context.pause()
         return found
@@ -223,7 +257,7 @@ async def _offsets(
         for name, indexes in part:
             if name in denied:
                 found.setdefault(name, []).extend(PartitionOffset(index, None, _TOPIC_DENIED) for index in indexes)
-        outcome = await ask(group_id, partial(_fetching, group_id, allowed, require_stable, reader))
+        outcome = await ask(group_id, partial(_fetching, group_id, allowed, require_stable, reader, topic_id_of))
         if isinstance(outcome, ApiError):
             return outcome
         for name, entries in outcome.items():
@@ -237,11 +271,12 @@ def _fetching(
     wanted: Sequence[tuple[str, Sequence[int]]],
     require_stable: bool,
     reader: Committer | None,
+    topic_id_of: TopicId,
     shard: GroupShard,
     _respond: Respond,
     _now_ms: int,
 ) -> Decision[Offsets]:
-    return Decision(shard.fetch_offsets(group_id, wanted, require_stable, reader))
+    return Decision(shard.fetch_offsets(group_id, wanted, require_stable, reader, topic_id_of))
 
 
 def _as_of(version: int, fetched: _Fetched, topics: Sequence[OffsetFetchRequestTopic]) -> _Fetched:

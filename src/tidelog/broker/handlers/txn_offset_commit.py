@@ -120,6 +120,7 @@ def _commit(
             node.image.partition_count,
             now_ms,
             producer=producer,
+            topic_id_of=node.image.topic_id if node.features.are_topic_ids_kept else None,
         ),
         respond,
     )

@@ -11,10 +11,11 @@ What the versions changed:
     7   adds static members (KIP-345)
     8   first flexible version
     9   the generation may be the member epoch of the newer group protocol (KIP-848)
+    10  topic ids replace topic names (KIP-848)
 """
 
 from tidelog.wire.api_keys import ApiKey
-from tidelog.wire.schema import Message, Struct, array, int16, int32, int64, string
+from tidelog.wire.schema import Message, Struct, array, int16, int32, int64, string, uuid
 
 
 class OffsetCommitRequestPartition(Struct):
@@ -26,11 +27,12 @@ class OffsetCommitRequestPartition(Struct):
 
 
 class OffsetCommitRequestTopic(Struct):
-    name: str = string()
+    name: str = string(until=9)
+    topic_id: bytes = uuid(since=10)
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
-class OffsetCommitRequest(Message, api_key=ApiKey.OFFSET_COMMIT, versions=(0, 9), flexible_from=8):
+class OffsetCommitRequest(Message, api_key=ApiKey.OFFSET_COMMIT, versions=(0, 10), flexible_from=8):
     group_id: str = string()
     generation_id_or_member_epoch: int = int32(-1, since=1)  # -1 for commits from outside the group
     member_id: str = string(since=1)
@@ -45,10 +47,11 @@ class OffsetCommitResponsePartition(Struct):
 
 
 class OffsetCommitResponseTopic(Struct):
-    name: str = string()
+    name: str = string(until=9)
+    topic_id: bytes = uuid(since=10)
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 
-class OffsetCommitResponse(Message, api_key=ApiKey.OFFSET_COMMIT, versions=(0, 9), flexible_from=8):
+class OffsetCommitResponse(Message, api_key=ApiKey.OFFSET_COMMIT, versions=(0, 10), flexible_from=8):
     throttle_time_ms: int = int32(since=3)
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)

@@ -12,10 +12,11 @@ What the versions changed:
     7   offsets of open transactions may be waited for: UNSTABLE_OFFSET_COMMIT (KIP-447)
     8   several groups in one request (KIP-709)
     9   adds member id and epoch for the newer group protocol (KIP-848)
+    10  topic ids replace topic names (KIP-848)
 """
 
 from tidelog.wire.api_keys import ApiKey
-from tidelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
+from tidelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string, uuid
 
 
 class OffsetFetchRequestTopic(Struct):
@@ -24,7 +25,8 @@ class OffsetFetchRequestTopic(Struct):
 
 
 class OffsetFetchRequestTopics(Struct):
-    name: str = string()
+    name: str = string(until=9)
+    topic_id: bytes = uuid(since=10)
     partition_indexes: list[int] = array(int32)
 
 
@@ -35,7 +37,7 @@ class OffsetFetchRequestGroup(Struct):
     topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, null_since=0)
 
 
-class OffsetFetchRequest(Message, api_key=ApiKey.OFFSET_FETCH, versions=(0, 9), flexible_from=6):
+class OffsetFetchRequest(Message, api_key=ApiKey.OFFSET_FETCH, versions=(0, 10), flexible_from=6):
     group_id: str = string(until=7)
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, until=7, null_since=2)
     groups: list[OffsetFetchRequestGroup] = array(OffsetFetchRequestGroup, since=8)
@@ -64,7 +66,8 @@ class OffsetFetchResponsePartitions(Struct):
 
 
 class OffsetFetchResponseTopics(Struct):
-    name: str = string()
+    name: str = string(until=9)
+    topic_id: bytes = uuid(since=10)
     partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions)
 
 
@@ -74,7 +77,7 @@ class OffsetFetchResponseGroup(Struct):
     error_code: int = int16()
 
 
-class OffsetFetchResponse(Message, api_key=ApiKey.OFFSET_FETCH, versions=(0, 9), flexible_from=6):
+class OffsetFetchResponse(Message, api_key=ApiKey.OFFSET_FETCH, versions=(0, 10), flexible_from=6):
     throttle_time_ms: int = int32(since=3)
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, until=7)
     error_code: int = int16(since=2, until=7)

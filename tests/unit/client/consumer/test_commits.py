@@ -1,11 +1,12 @@
 """What a coordinator's refusals mean to who commits."""
 
+import asyncio
 from typing import Any, cast
 
 import pytest
 
 from tests.unit import virtual_time
-from tests.unit.client.consumer.clusters import metadata_with
+from tests.unit.client.consumer.clusters import metadata_with, topic_id
 from tests.unit.client.consumer.network import FakeNetwork
 from tests.unit.client.consumer.test_membership import newcomer, stable
 from tests.unit.present import present
@@ -100,6 +101,37 @@ class TestCommitting:
             ((_, request),) = world.network.asked
             assert (request.generation_id_or_member_epoch, request.member_id) == (-1, "")
             assert request.group_instance_id is None
+
+        run(main)
+
+    def test_topics_are_named_by_the_ids_that_they_have_at_the_first_attempt(self):
+        """A topic made again in between takes nothing that was read from the old one."""
+
+        async def main():
+            world = World().answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_ID)
+            committing = asyncio.ensure_future(world.commit(within_ms=3))
+            await asyncio.sleep(0)
+            metadata_with({}, into=world.network.metadata)
+            with pytest.raises(DeadlinePassed):
+                await committing
+            assert len(world.network.asked) > 1
+            assert {request.topics[0].topic_id for _, request in world.network.asked} == {topic_id("t")}
+
+        run(main)
+
+    def test_an_answer_by_id_is_understood(self):
+        async def main():
+            world = World()
+            partition = OffsetFetchResponsePartitions(partition_index=0, committed_offset=9)
+            topics = [OffsetFetchResponseTopics(name="", topic_id=topic_id("t"), partitions=[partition])]
+            world.network.answers[OffsetFetchRequest] = lambda _request, _node: OffsetFetchResponse(
+                groups=[OffsetFetchResponseGroup(topics=topics)]
+            )
+            found = await world.commits.committed([T0], world.network.now_ms() + 10)
+            assert found[T0].offset == 9
+            topics[0].topic_id = topic_id("other")
+            with pytest.raises(InvalidReply):
+                await world.commits.committed([T0], world.network.now_ms() + 10)
 
         run(main)
 

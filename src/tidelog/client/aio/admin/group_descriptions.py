@@ -41,7 +41,13 @@ async def _ask_classic(driver: Driver, node_id: int, items: list[str]) -> Answer
     reply = await driver.client.send(node_id, DescribeGroupsRequest(groups=items), DescribeGroupsResponse)
     coordinator = _node(driver, node_id)
     return {
-        each.group_id: answer_of(each.error_code, None, _group(each, coordinator), f"group {each.group_id!r}")
+        # From version 6 on a group that does not exist is an error; here it is described as Dead in any version.
+        each.group_id: answer_of(
+            ErrorCode.NONE if each.error_code == ErrorCode.GROUP_ID_NOT_FOUND else each.error_code,
+            each.error_message,
+            _group(each, coordinator),
+            f"group {each.group_id!r}",
+        )
         for each in reply.groups
     }
 

@@ -1,6 +1,7 @@
 """Groups: listed, deleted; their offsets read, set and removed; members taken out."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from tidelog.client.aio.admin.driver import Answers, Driver, answer_of
 from tidelog.client.aio.admin.partitions import by_topic
@@ -32,6 +33,9 @@ from tidelog.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+
+_NAMES_UNTIL: Final = 9
+"""The last version of OffsetCommit and OffsetFetch that names topics; an admin does not know their ids."""
 
 
 async def list_groups(driver: Driver, states: Collection[str], types: Collection[str]) -> list[GroupListing]:
@@ -88,7 +92,7 @@ async def list_offsets(
             groups=[OffsetFetchRequestGroup(group_id=group_id, topics=named)],
             require_stable=require_stable,
         )
-        reply = await driver.client.send(node_id, request, OffsetFetchResponse)
+        reply = await driver.client.send(node_id, request, OffsetFetchResponse, at_most=_NAMES_UNTIL)
         group = reply.groups[0] if reply.groups else reply
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for topic in group.topics:
@@ -119,7 +123,7 @@ async def alter_offsets(driver: Driver, group_id: str, offsets: Mapping[TopicPar
                 for topic, indexes in by_topic(offsets).items()
             ],
         )
-        reply = await driver.client.send(node_id, request, OffsetCommitResponse)
+        reply = await driver.client.send(node_id, request, OffsetCommitResponse, at_most=_NAMES_UNTIL)
         for topic in reply.topics:
             for each in topic.partitions:
                 if each.error_code != ErrorCode.NONE:

@@ -32,14 +32,18 @@ from tidelog.wire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
+    OffsetFetchResponseTopics,
 )
+from tidelog.wire.primitives import NO_UUID, uuid_to_text
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+TopicIds = Mapping[str, bytes]
 Result = TypeVar("Result")
 
 _RETRIED: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
@@ -49,6 +53,23 @@ _RETRIED: Final = frozenset(
         ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
+
+
+_NAMES_UNTIL: Final = 9
+"""The last version of OffsetCommit and OffsetFetch that names topics."""
+
+
+def _version_for(ids: TopicIds) -> int | None:
+    """The newest version that can be sent: a topic whose id is not known has only a name."""
+    return _NAMES_UNTIL if NO_UUID in ids.values() else None
+
+
+def _name_of(topic_id: bytes, ids: TopicIds) -> str:
+    """The topic that a request named by this id."""
+    for name, known in ids.items():
+        if known == topic_id:
+            return name
+    raise InvalidReply(f"the coordinator's response has the topic id {uuid_to_text(topic_id)}, which was not asked for")
 
 
 def is_retriable(error: BaseException) -> bool:
@@ -83,20 +104,30 @@ class OffsetCommits:
 
         A topic that is not known may be on its way, or be gone: without `awaits_topics` it is not waited for.
         """
-        final = () if awaits_topics else (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
-        await self._repeat(lambda: self.commit_once(offsets), until_ms, "the commit", final)
+        final = () if awaits_topics else (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+        # In every attempt the topics that there are now: never those that have their names later.
+        ids = self._ids(offsets)
+        await self._repeat(lambda: self.commit_once(offsets, ids), until_ms, "the commit", final)
 
-    async def commit_once(self, offsets: Offsets) -> None:
+    async def commit_once(self, offsets: Offsets, ids: TopicIds | None = None) -> None:
         """One attempt. Raises CommitFailed, RebalanceInProgress, ApiError or the connection's error."""
         if not offsets:
             return
         generation = self._generation_to_commit()
-        reply = await self._link.ask(self._commit_request(offsets, generation), OffsetCommitResponse)
+        ids = self._ids(offsets) if ids is None else ids
+        request = self._commit_request(offsets, generation, ids)
+        reply = await self._link.ask(request, OffsetCommitResponse, at_most=_version_for(ids))
         for topic in reply.topics:
             for each in topic.partitions:
                 if each.error_code != ErrorCode.NONE:
-                    self._refused(f"{topic.name}-{each.partition_index}", each.error_code, generation)
+                    where = f"{topic.name or _name_of(topic.topic_id, ids)}-{each.partition_index}"
+                    self._refused(where, each.error_code, generation)
         self._on_committed(offsets)
+
+    def _ids(self, partitions: Iterable[TopicPartition]) -> TopicIds:
+        """The ids that the topics have now; zeroes for one whose id is not known."""
+        metadata = self._client.metadata
+        return {name: metadata.topic_id(name) for name in {partition.topic for partition in partitions}}
 
     async def committed(
         self, partitions: Collection[TopicPartition], until_ms: int
@@ -135,10 +166,10 @@ class OffsetCommits:
             )
         raise CommitFailed("offsets cannot be committed since this consumer is not part of an active group")
 
-    def _commit_request(self, offsets: Offsets, generation: Generation) -> OffsetCommitRequest:
+    def _commit_request(self, offsets: Offsets, generation: Generation, ids: TopicIds) -> OffsetCommitRequest:
         topics: dict[str, OffsetCommitRequestTopic] = {}
         for (name, partition), place in offsets.items():
-            topic = topics.setdefault(name, OffsetCommitRequestTopic(name=name, partitions=[]))
+            topic = topics.setdefault(name, OffsetCommitRequestTopic(name=name, topic_id=ids[name], partitions=[]))
             topic.partitions.append(
                 OffsetCommitRequestPartition(
                     partition_index=partition,
@@ -174,16 +205,21 @@ class OffsetCommits:
             self._link.forget()
 
     async def _fetch_once(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        reply = await self._link.ask(self._fetch_request(partitions), OffsetFetchResponse)
+        ids = self._ids(partitions)
+        request = self._fetch_request(partitions, ids)
+        reply = await self._link.ask(request, OffsetFetchResponse, at_most=_version_for(ids))
         # Up to version 7 the reply is about the one group; from 8 on it has a list.
         group = reply.groups[0] if reply.groups else reply
         self._check(group.error_code, "committed offsets")
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         unanswered = set(partitions)
         for topic in group.topics:
+            name = topic.name
+            if not name and isinstance(topic, OffsetFetchResponseTopics):
+                name = _name_of(topic.topic_id, ids)
             for each in topic.partitions:
-                self._check(each.error_code, f"{topic.name}-{each.partition_index}")
-                partition = TopicPartition(topic.name, each.partition_index)
+                self._check(each.error_code, f"{name}-{each.partition_index}")
+                partition = TopicPartition(name, each.partition_index)
                 unanswered.discard(partition)
                 if each.committed_offset >= 0:
                     found[partition] = OffsetAndMetadata(
@@ -194,7 +230,7 @@ class OffsetCommits:
             raise InvalidReply(f"the coordinator's response lacks {', '.join(map(str, sorted(unanswered)))}")
         return found
 
-    def _fetch_request(self, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
+    def _fetch_request(self, partitions: Iterable[TopicPartition], ids: TopicIds) -> OffsetFetchRequest:
         topics: dict[str, list[int]] = {}
         for name, partition in partitions:
             topics.setdefault(name, []).append(partition)
@@ -206,7 +242,8 @@ class OffsetCommits:
                 OffsetFetchRequestGroup(
                     group_id=group_id,
                     topics=[
-                        OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in topics.items()
+                        OffsetFetchRequestTopics(name=name, topic_id=ids[name], partition_indexes=each)
+                        for name, each in topics.items()
                     ],
                 )
             ],
@@ -219,4 +256,6 @@ class OffsetCommits:
             return
         code = error_code_of(error_code)
         self._learn(code)
+        if code is ErrorCode.UNKNOWN_TOPIC_ID:
+            self._client.metadata.request_update()
         raise ApiError(code, f"group {self._link.group_id!r}, {what}: {code.text}")
