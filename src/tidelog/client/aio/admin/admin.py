@@ -11,16 +11,15 @@ default.api.timeout.ms has passed. The other modules of this package send the re
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import Any, Self, Unpack
 
 from tidelog.client.aio.admin import (
     access,
-    compaction,
     configs,
-    delayed,
     features,
     group_descriptions,
     groups,
+    own,
     partitions,
     tokens,
     topics,
@@ -60,6 +59,7 @@ from tidelog.client.aio.admin.types import (
     TransactionListing,
 )
 from tidelog.client.aio.network import NetworkClient
+from tidelog.client.aio.options import CommonOptions
 from tidelog.client.aio.settings import CommonSettings, load_settings
 from tidelog.client.errors import ApiError, ClientClosed, IllegalState
 from tidelog.client.metrics import ClientMetrics
@@ -76,9 +76,6 @@ from tidelog.client.types import (
 from tidelog.config.declaration import MINUTE_MS, setting
 from tidelog.security.acls import AclBinding, AclBindingFilter
 
-if TYPE_CHECKING:
-    from tidelog.client.options import AdminOptions
-
 
 class AdminSettings(CommonSettings):
     """The settings of an admin."""
@@ -93,6 +90,13 @@ class AdminSettings(CommonSettings):
         doc="How long a call that changes topics, settings, ACLs, users, quotas or leaders waits until every broker "
         "that can be reached shows the change; 0 returns when one broker has confirmed it, as Kafka's admin does.",
     )
+
+
+class AdminOptions(CommonOptions, total=False):
+    """What an admin takes."""
+
+    default_api_timeout_ms: int
+    visible_timeout_ms: int
 
 
 class AsyncAdmin:
@@ -215,7 +219,7 @@ class AsyncAdmin:
         """Compact partitions (None: all) of a topic now, or only return the progress. Only with Tidelog's brokers."""
         topic = (await self.describe_topics([name]))[name]
         chosen = [each.partition for each in topic.partitions] if partitions is None else partitions
-        return await compaction.compact_topic(self._running, topic, chosen, only_status=only_status)
+        return await own.compact_topic(self._running, topic, chosen, only_status=only_status)
 
     # Delayed records. Only with Tidelog's brokers.
 
@@ -224,7 +228,7 @@ class AsyncAdmin:
     ) -> dict[int, DelayedListing]:
         """What waits in partitions (None: all) of a topic, the next due first; of one key if that is given."""
         driver, chosen = await self._delayed_in(topic, partitions)
-        return await delayed.list_delayed(driver, topic, chosen, key, limit=limit)
+        return await own.list_delayed(driver, topic, chosen, key, limit=limit)
 
     async def cancel_delayed_records(
         self,
@@ -235,7 +239,7 @@ class AsyncAdmin:
         offset: int | None = None,
     ) -> int:
         """Cancel the records of a key, or the one with an offset, that wait in a topic; how many there were."""
-        return await self.reschedule_delayed_records(topic, delayed.CANCEL, partitions, key=key, offset=offset)
+        return await self.reschedule_delayed_records(topic, own.CANCEL, partitions, key=key, offset=offset)
 
     async def reschedule_delayed_records(
         self,
@@ -248,7 +252,7 @@ class AsyncAdmin:
     ) -> int:
         """Give the records of a key, or the one with an offset, that wait in a topic another time; how many."""
         driver, chosen = await self._delayed_in(topic, partitions)
-        return await delayed.alter_delayed(driver, topic, chosen, deliver_at_ms, key=key, offset=offset)
+        return await own.alter_delayed(driver, topic, chosen, deliver_at_ms, key=key, offset=offset)
 
     async def _delayed_in(self, topic: str, partitions: Iterable[int] | None) -> tuple[Driver, list[int]]:
         if partitions is None:
