@@ -1,5 +1,7 @@
 """Every message and version against the bytes of Apache Kafka 3.9.1, including those that no client speaks any more.
 
+APIs that 3.9.1 lacks, those of share groups and later ones, are compared with 4.4.0.
+
 `golden.txt` holds what Kafka's own serializer made of the objects of `samples`; `make_golden.py` says how.
 """
 
