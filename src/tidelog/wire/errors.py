@@ -176,7 +176,11 @@ class ErrorCode(IntEnum):
     DUPLICATE_VOTER = 126, FINAL, "The voter is already in the set of voters."
     VOTER_NOT_FOUND = 127, FINAL, "The voter is not in the set of voters."
     INVALID_REGULAR_EXPRESSION = 128, FINAL, "The regular expression is not valid."
-    REBOOTSTRAP_REQUIRED = 129, FINAL, "The client must bootstrap again: this is not the broker that it expects."
+    REBOOTSTRAP_REQUIRED = 129, FINAL, "The client's metadata is stale; it must bootstrap again."
+    STREAMS_INVALID_TOPOLOGY = 130, FINAL, "The topology of the streams group is invalid."
+    STREAMS_INVALID_TOPOLOGY_EPOCH = 131, FINAL, "The epoch of the topology is invalid."
+    STREAMS_TOPOLOGY_FENCED = 132, FINAL, "The epoch of the topology is outdated."
+    SHARE_SESSION_LIMIT_REACHED = 133, RETRY, "This broker has as many share sessions as its groups allow."
 
 
 ERROR_MESSAGE_LENGTH_MAX: Final = 1000

@@ -1,0 +1,103 @@
+"""ShareFetch: acquire records of partitions for a share group, and acknowledge records acquired before (KIP-932).
+
+Version 0 was a preview that Kafka 4.1 removed; there is none here either. What the versions changed:
+
+    2   adds the acquire mode (KIP-1206) and acknowledgements that renew locks (KIP-1222)
+"""
+
+from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.primitives import Buffer
+from tidelog.wire.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    record_batches,
+    string,
+    struct,
+    uuid,
+)
+
+
+class AcknowledgementBatch(Struct):
+    first_offset: int = int64()
+    last_offset: int = int64()
+    # One for the whole batch, or one for each offset; 0: gap, 1: accept, 2: release, 3: reject, 4: renew.
+    acknowledge_types: list[int] = array(int8)
+
+
+class FetchPartition(Struct):
+    partition_index: int = int32()
+    acknowledgement_batches: list[AcknowledgementBatch] = array(AcknowledgementBatch)
+
+
+class FetchTopic(Struct):
+    topic_id: bytes = uuid()
+    partitions: list[FetchPartition] = array(FetchPartition)
+
+
+class ForgottenTopic(Struct):
+    topic_id: bytes = uuid()
+    partitions: list[int] = array(int32)
+
+
+class ShareFetchRequest(Message, api_key=ApiKey.SHARE_FETCH, versions=(1, 2), flexible_from=0):
+    group_id: str | None = string(None, null_since=0)
+    member_id: str | None = string(null_since=0)
+    share_session_epoch: int = int32()  # 0 to open a session, -1 to close it
+    max_wait_ms: int = int32()
+    min_bytes: int = int32()
+    max_bytes: int = int32(0x7FFFFFFF)
+    max_records: int = int32()
+    batch_size: int = int32()
+    share_acquire_mode: int = int8(since=2)  # 0: whole batches, 1: at most max_records
+    is_renew_ack: bool = boolean(since=2)
+    topics: list[FetchTopic] = array(FetchTopic)
+    forgotten_topics_data: list[ForgottenTopic] = array(ForgottenTopic)
+
+
+class LeaderIdAndEpoch(Struct):
+    leader_id: int = int32()
+    leader_epoch: int = int32()
+
+
+class AcquiredRecords(Struct):
+    first_offset: int = int64()
+    last_offset: int = int64()
+    delivery_count: int = int16()
+
+
+class PartitionData(Struct):
+    partition_index: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(None, null_since=0)
+    acknowledge_error_code: int = int16()
+    acknowledge_error_message: str | None = string(None, null_since=0)
+    current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch)
+    records: Buffer = record_batches()
+    acquired_records: list[AcquiredRecords] = array(AcquiredRecords)
+
+
+class ShareFetchableTopicResponse(Struct):
+    topic_id: bytes = uuid()
+    partitions: list[PartitionData] = array(PartitionData)
+
+
+class NodeEndpoint(Struct):
+    node_id: int = int32()
+    host: str = string()
+    port: int = int32()
+    rack: str | None = string(None, null_since=0)
+
+
+class ShareFetchResponse(Message, api_key=ApiKey.SHARE_FETCH, versions=(1, 2), flexible_from=0):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(None, null_since=0)
+    acquisition_lock_timeout_ms: int = int32()
+    responses: list[ShareFetchableTopicResponse] = array(ShareFetchableTopicResponse)
+    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint)
