@@ -9,9 +9,9 @@ next number is the head: it is due, and is read from where it was parked (`parke
     batch 3   a1 again, well            a1 → output; state a: head 1, tail 4, and 1 is parked: it is due
     batch 4   a2 a3 a4, well            all → output; nothing waits, a is forgotten
 
-The rules of the numbers are those of `client.retry.waiting_numbers`. Numbers decide, not positions: however reads of the
-topics are cut into batches, a parked row that was read and is not its key's head stays where it lies, and is read again
-when it is due. The state of blocked keys is written to a compacted topic in the same transaction as its rows.
+The rules of the numbers are those of `client.retry.waiting_numbers`. Numbers decide, not positions: however reads of
+the topics are cut into batches, a parked row that was read and is not its key's head stays where it lies, and is read
+again when it is due. The state of blocked keys is written to a compacted topic in the same transaction as its rows.
 `settling` calls `settle` on the driver, once a batch, with the rows of keys in trouble alone.
 """
 
