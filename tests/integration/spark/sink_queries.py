@@ -34,9 +34,10 @@ def start(spark: SparkSession, servers: str, directory: Path, query: dict[str, A
     )
     # With two splits all numbers of a key are in the same one, so their order is defined.
     rows = numbers.selectExpr(f"cast(value % {KEYS} as string) key", "cast(value as string) value")
-    placed = place_rows(rows, topic=query["topic"], bootstrap_servers=servers, tasks=2)
+    if query.get("placed", True):
+        rows = place_rows(rows, topic=query["topic"], bootstrap_servers=servers, tasks=2)
     writer = (
-        placed.writeStream.format("faulty")
+        rows.writeStream.format("faulty")
         .queryName(query["name"])
         .option("kafka.bootstrap.servers", servers)
         .option("kafka.transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)

@@ -40,7 +40,7 @@ class Query:
         checkpoint: str,
         query_id: str | None = None,
         run_id: str = "run-1",
-        columns: Sequence[str] = ("key", "value"),
+        columns: Sequence[str] = ("value",),
         **options: str,
     ) -> None:
         self.query_id = query_id or f"query-of-{checkpoint}"

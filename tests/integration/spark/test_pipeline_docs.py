@@ -18,7 +18,6 @@ from tidelog.client.retry.headers import decode
 from tidelog.client.schemas import AvroDeserializer, AvroSerializer, SchemaRegistry
 from tidelog.spark.pipeline import (
     DeadLetters,
-    Pipeline,
     PipelineError,
     RetryLadder,
     pack_json,
@@ -27,6 +26,7 @@ from tidelog.spark.pipeline import (
     topic,
 )
 from tidelog.spark.pipeline.definition.loading import load_pipeline
+from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.running.run import start
 from tidelog.testing import Broker
 from tidelog.testing.registry import SchemaRegistryServer

@@ -29,10 +29,11 @@ class Case(NamedTuple):
     delivery: str
     fault: str | None
     splits_after: int = 2
+    is_placed: bool = True
 
     @property
     def name(self) -> str:
-        return f"{self.delivery}_{self.fault}_{self.splits_after}"
+        return f"{self.delivery}_{self.fault}_{self.splits_after}{'' if self.is_placed else '_unplaced'}"
 
     @property
     def is_killed(self) -> bool:
@@ -41,6 +42,7 @@ class Case(NamedTuple):
 
     def query(self, *, is_first: bool) -> dict[str, Any]:
         query = {"name": self.name, "topic": self.name, "delivery": self.delivery, "batches": BATCHES}
+        query["placed"] = self.is_placed
         if is_first:
             return {**query, "fault": self.fault, "fault_batch": FAULT_BATCH}
         return {**query, "splits": self.splits_after}
@@ -57,6 +59,10 @@ EXACTLY_ONCE = [
     Case("exactly-once", "after-commit"),
     Case("exactly-once", "in-commit", 3),
     Case("exactly-once", "after-commit", 3),
+    Case("exactly-once", "mid-write", is_placed=False),
+    Case("exactly-once", "in-commit", is_placed=False),
+    Case("exactly-once", "end-unanswered", is_placed=False),
+    Case("exactly-once", "after-commit", 3, is_placed=False),
     Case("small", "mid-write"),
     Case("small", "in-commit"),
     Case("small", "after-commit", 3),

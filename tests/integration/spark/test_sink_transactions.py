@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.integration.spark.sink_checks import read_messages
@@ -253,6 +254,60 @@ class TestTwoWriters:
             query.run_task(planned, 0, 1, task(3, 4, 5, partition=3))
 
 
+class TestRowsWithKeys:
+    """They were not placed, and may belong to partitions of other tasks."""
+
+    COLUMNS = ("key", "value")
+
+    def test_are_written_by_the_driver_and_may_come_from_tasks_that_run_again(self, broker: Broker, topic: str) -> None:
+        query = Query(broker.bootstrap_servers, topic, checkpoint=topic, columns=self.COLUMNS)
+        rows = [rows_of(key=[b"a", b"b"], value=[b"1", b"2"]), rows_of(key=[b"a", None], value=[b"3", b"4"])]
+        planned = query.plan()
+        query.write(planned, 0, rows)
+        query.commit(query.write(planned, 0, rows, attempt=1), 0)
+        again = Query(broker.bootstrap_servers, topic, checkpoint=topic, columns=self.COLUMNS, run_id="run-2")
+        again.run(0, rows)
+        again.run(1, [rows_of(key=[b"a"], value=[b"5"])])
+
+        assert values(broker, topic) == [b"1", b"2", b"3", b"4", b"5"]
+        found = [message.value() for message in read_messages(broker.bootstrap_servers, topic) if message.key() == b"a"]
+        assert found == [b"1", b"3", b"5"]
+        assert open_transactions(broker) == []
+
+    def test_too_many_for_a_message_lie_beside_a_checkpoint_that_the_task_sees(
+        self, broker: Broker, topic: str, tmp_path: Path
+    ) -> None:
+        (tmp_path / "metadata").write_text('{"id": "beside"}')
+        query = Query(
+            broker.bootstrap_servers, topic, checkpoint=str(tmp_path), query_id="beside", columns=self.COLUMNS
+        )
+        messages = query.write(query.plan(), 0, [many_rows(), many_rows()])
+        (tmp_path / "unplaced" / "left-by-a-crash.arrow").touch()
+        assert len(list((tmp_path / "unplaced").iterdir())) == 3
+        query.commit(messages, 0)
+
+        assert len(values(broker, topic)) == 100
+        assert list((tmp_path / "unplaced").iterdir()) == []
+
+    def test_too_many_without_such_a_checkpoint_are_written_by_their_task_alone(
+        self, broker: Broker, topic: str
+    ) -> None:
+        query = Query(broker.bootstrap_servers, topic, checkpoint=topic, columns=self.COLUMNS)
+        query.run(0, [many_rows()])
+        assert len(values(broker, topic)) == 50
+
+        few = rows_of(key=[b"same"], value=[b"few"])
+        with pytest.raises(SinkError, match=r"a task with many rows, and by another with few.*place_rows"):
+            query.run(1, [many_rows(), few])
+        assert len(values(broker, topic)) == 50
+        assert open_transactions(broker) == []
+
+
+def many_rows() -> pa.RecordBatch:
+    """Five megabytes of one key."""
+    return rows_of(key=[b"same"] * 50, value=[bytes(100_000)] * 50)
+
+
 class TestATask:
     def test_that_runs_again_is_refused_and_ends_the_batch(self, broker: Broker, topic: str) -> None:
         query = Query(broker.bootstrap_servers, topic, checkpoint=topic)
@@ -394,11 +449,18 @@ class TestABatchWrite:
 
 class TestSmallOutputs:
     def test_are_written_by_the_driver_wherever_their_keys_belong(self, broker: Broker, topic: str) -> None:
-        query = Query(broker.bootstrap_servers, topic, checkpoint=topic, delivery="small")
+        query = Query(broker.bootstrap_servers, topic, checkpoint=topic, delivery="small", columns=("key", "value"))
         tasks = [rows_of(key=["a", "b"], value=[b"1", b"2"]), rows_of(key=["a", "b"], value=[b"3", b"4"])]
         query.commit(query.write(query.plan(), 0, tasks, attempt=2), 0)
 
-        again = Query(broker.bootstrap_servers, topic, checkpoint=topic, delivery="small", run_id="run-2")
+        again = Query(
+            broker.bootstrap_servers,
+            topic,
+            checkpoint=topic,
+            delivery="small",
+            columns=("key", "value"),
+            run_id="run-2",
+        )
         again.run(0, list(reversed(tasks)))
 
         by_key: dict[bytes, list[bytes]] = {}

@@ -71,10 +71,6 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"steps": [IDS, without_record, fail_when("id < 0", "no")], "on_failure": DeadLetters()},
         "select it too",
     ),
-    "state, a table and a policy": (
-        {"steps": [IDS, per_minute], "sink": delta("/nowhere"), "on_failure": DeadLetters()},
-        "only topics can be written in one streaming plan",
-    ),
     "state and order": (
         {"steps": [IDS, once], "on_failure": RetryLadder(["1s"], keep_order_by_key=True)},
         "keep_order_by_key decides about each batch by itself",

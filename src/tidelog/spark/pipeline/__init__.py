@@ -1,7 +1,7 @@
 """Pipelines: a source, functions of DataFrames, a sink, and a policy for rows that fail, in one small Python file.
 
     definition    what a file says: source, steps, policy, sink; plain data
-    applying      steps applied to rows
+    applying      steps made, and applied to rows
     checks        mistakes found before a pipeline runs
     failing       rows that fail: headers, routing, order by key, dead letters and their replay
     lake          tables of a lakehouse: appended to, merged into, compacted and read
@@ -14,6 +14,22 @@ Names are imported on first use; Spark is not imported before a pipeline runs.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tidelog.spark.pipeline.applying.schema_steps import (
+        pack_avro,
+        pack_json_schema,
+        pack_protobuf,
+        parse_avro,
+        parse_json_schema,
+        parse_protobuf,
+    )
+    from tidelog.spark.pipeline.applying.steps import (
+        batch_step,
+        fail_when,
+        pack_json,
+        parse_debezium,
+        parse_json,
+        row_step,
+    )
     from tidelog.spark.pipeline.definition.endpoints import (
         delta,
         each_batch,
@@ -24,30 +40,12 @@ if TYPE_CHECKING:
         spark_format,
         topic,
     )
-    from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
+    from tidelog.spark.pipeline.definition.pipeline import PipelineError
     from tidelog.spark.pipeline.definition.policy import DeadLetters, RetryLadder
-    from tidelog.spark.pipeline.definition.schema_steps import (
-        pack_avro,
-        pack_json_schema,
-        pack_protobuf,
-        parse_avro,
-        parse_json_schema,
-        parse_protobuf,
-    )
-    from tidelog.spark.pipeline.definition.steps import (
-        DROP,
-        ERROR,
-        RECORD,
-        RowFailed,
-        batch_step,
-        fail_when,
-        pack_json,
-        parse_debezium,
-        parse_json,
-        row_step,
-    )
+    from tidelog.spark.pipeline.definition.steps import DROP, ERROR, RECORD, RowFailed
     from tidelog.spark.pipeline.failing.guarded import mark_failed
     from tidelog.spark.pipeline.running.declarative import declare
+    from tidelog.spark.pipeline.running.pipeline import Pipeline
 
 __all__ = [
     "DROP",
@@ -87,30 +85,30 @@ _HOMES = {
     "ERROR": "definition.steps",
     "RECORD": "definition.steps",
     "DeadLetters": "definition.policy",
-    "Pipeline": "definition.pipeline",
+    "Pipeline": "running.pipeline",
     "PipelineError": "definition.pipeline",
     "RetryLadder": "definition.policy",
     "RowFailed": "definition.steps",
-    "batch_step": "definition.steps",
+    "batch_step": "applying.steps",
     "declare": "running.declarative",
     "delta": "definition.endpoints",
     "each_batch": "definition.endpoints",
-    "fail_when": "definition.steps",
+    "fail_when": "applying.steps",
     "iceberg": "definition.endpoints",
     "mark_failed": "failing.guarded",
     "merge_changes": "definition.endpoints",
-    "pack_avro": "definition.schema_steps",
-    "pack_json": "definition.steps",
-    "pack_json_schema": "definition.schema_steps",
-    "pack_protobuf": "definition.schema_steps",
+    "pack_avro": "applying.schema_steps",
+    "pack_json": "applying.steps",
+    "pack_json_schema": "applying.schema_steps",
+    "pack_protobuf": "applying.schema_steps",
     "parquet": "definition.endpoints",
-    "parse_avro": "definition.schema_steps",
-    "parse_debezium": "definition.steps",
-    "parse_json": "definition.steps",
-    "parse_json_schema": "definition.schema_steps",
-    "parse_protobuf": "definition.schema_steps",
+    "parse_avro": "applying.schema_steps",
+    "parse_debezium": "applying.steps",
+    "parse_json": "applying.steps",
+    "parse_json_schema": "applying.schema_steps",
+    "parse_protobuf": "applying.schema_steps",
     "refreshed": "definition.endpoints",
-    "row_step": "definition.steps",
+    "row_step": "applying.steps",
     "spark_format": "definition.endpoints",
     "topic": "definition.endpoints",
 }

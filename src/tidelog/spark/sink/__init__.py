@@ -5,6 +5,7 @@
     writers       what Spark plans, pickles and calls, for streams and for DataFrames
     deliveries    the three guarantees: exactly once, at least once, and exactly once for small outputs
     task          what a task does with the Arrow batches it is given
+    gathering     rows that a task leaves to the driver, in its message or in a file
     participant   one part in a transaction, as driver or task: how it begins and ends
     transaction   the open transaction that travels to tasks, and its timeout
     committed_batches  the compacted state topic with the last batch of each query
@@ -23,6 +24,9 @@ to partitions that no other task writes to, and the driver ends it together with
     write    AddPartitionsToTxn, Produce; a message reports the written partitions to the driver
     commit   is this batch in the state topic already?  yes: abort, it was committed before a crash.
              no: its number into the state topic, in the same transaction, and EndTxn
+
+Rows with keys that were not placed may belong to a partition that another task writes: tasks leave them to the driver,
+which writes them in the same transaction before it ends it.
 
 So a batch that Spark runs again after a crash is visible once, however it was cut into tasks.
 """

@@ -29,6 +29,14 @@ def query_id_of(checkpoint: str) -> str | None:
         return None
 
 
+def shared_directory(checkpoint: str | None, query_id: str | None) -> Path | None:
+    """The directory of a checkpoint, if this process sees the very files of the query; None anywhere else."""
+    directory = None if checkpoint is None else _local(checkpoint)
+    if checkpoint is None or query_id is None or query_id_of(checkpoint) != query_id:
+        return None
+    return directory
+
+
 def plan_of(checkpoint: str | None, batch_id: int) -> str | None:
     """A short name of what Spark noted for a batch; None where that cannot be read."""
     directory = None if checkpoint is None else _local(checkpoint)

@@ -19,6 +19,15 @@ from tidelog.client.producer import Producer
 from tidelog.client.types import TopicPartition
 from tidelog.spark.sink.clients import PRODUCERS, producer_of
 from tidelog.spark.sink.errors import SinkError, attempt_refused, partition_taken
+from tidelog.spark.sink.gathering import (
+    encode_batches,
+    gather,
+    has_gathered,
+    open_gathered,
+    remove_gathered,
+    spill,
+    spill_directory,
+)
 from tidelog.spark.sink.messages import TaskFacts, Written, check_parts, current_task, fingerprint_of, transaction_of
 from tidelog.spark.sink.participant import TransactionParticipant
 from tidelog.spark.sink.row_fingerprint import RowFingerprint, combined
@@ -57,11 +66,16 @@ def make_delivery(settings: SinkSettings, columns: Sequence[str]) -> Delivery:
 
 
 class ExactlyOnce:
-    """One transaction a batch. The planned object knows it; the one that commits a stream learns it from messages."""
+    """One transaction a batch. The planned object knows it; the one that commits a stream learns it from messages.
+
+    Rows with a column `partition` were placed, by `place_rows` or by the user: tasks write them, and those without key,
+    which are free to go elsewhere. All others may belong to the partitions of other tasks: the driver writes them.
+    """
 
     def __init__(self, settings: SinkSettings, columns: Sequence[str]) -> None:
         self._settings = settings
         self._columns = columns
+        self._gathers = "key" in columns and "partition" not in columns
         self._transaction: OpenTransaction | None = None
         self._takes_fingerprints = False
 
@@ -77,10 +91,19 @@ class ExactlyOnce:
         task = _task(self._settings)
         participant = TransactionParticipant(self._settings, self._transaction)
         with participant.explaining(is_task=True):
-            if task.attempt > 0:
-                raise attempt_refused(task.attempt, task.partition_id)
             # Only batches of queries are compared with what was committed before.
             takes_fingerprint = self._takes_fingerprints and task.query_id is not None
+            if self._gathers:
+                taken = gather(batches, self._columns)
+                directory = spill_directory(self._settings, task)
+                if taken.is_all or directory is not None:
+                    rows, spilled, fingerprint = spill(
+                        taken, directory, self._settings.topic, takes_fingerprint=takes_fingerprint
+                    )
+                    return Written(task, self._transaction, (), rows, spilled, fingerprint)
+                batches = taken.all_batches()
+            if task.attempt > 0:
+                raise attempt_refused(task.attempt, task.partition_id)
             written = self._write(participant, task, batches, takes_fingerprint=takes_fingerprint)
             return Written(task, self._transaction, written.partitions, fingerprint=written.fingerprint)
 
@@ -128,7 +151,31 @@ class ExactlyOnce:
             parts = check_parts(messages, batch_id)
             written = {where for part in parts for where, _ in part.partitions}
             participant.check_open(written)
-            participant.end(parts[0].task, has_rows=bool(written), rows=fingerprint_of(parts))
+            task, fingerprint = parts[0].task, fingerprint_of(parts)
+            if participant.is_committed(task, fingerprint):
+                participant.undo(has_rows=bool(written))
+            else:
+                gathered = [part for part in parts if has_gathered(part)]
+                if gathered:
+                    self._write_gathered(participant, gathered, written)
+                participant.seal(task, has_rows=bool(written or gathered), rows=fingerprint)
+        remove_gathered(self._settings, parts)
+
+    def _write_gathered(
+        self, participant: TransactionParticipant, parts: Sequence[Written], taken: set[TopicPartition]
+    ) -> None:
+        """Write what tasks left to the driver, beside the partitions `taken` that other tasks have written to."""
+        handle = participant.transaction.handle
+
+        def claim(partitions: set[TopicPartition]) -> None:
+            if partitions & taken:
+                raise partition_taken(*min(partitions & taken), "a task with many rows, and by another with few")
+            participant.cluster.add_to_transaction(handle, partitions)
+
+        producer = producer_of(self._settings, handle)
+        with _dropping(producer):
+            writer = RowWriter(self._settings, self._columns, producer, spread=handle.producer_epoch, claim=claim)
+            writer.write(batch for part in parts for batch in open_gathered(part))
 
     def abort(self, messages: Messages) -> None:
         """Abort the transaction. Raises nothing, so that the original error is shown."""
@@ -136,6 +183,7 @@ class ExactlyOnce:
         if transaction is not None:
             with suppress(Exception):
                 TransactionParticipant(self._settings, transaction).give_up()
+        remove_gathered(self._settings, [each for each in messages if isinstance(each, Written)])
 
 
 class SmallOutput:
@@ -156,13 +204,7 @@ class SmallOutput:
         fingerprint = None
         if self._takes_fingerprints:
             fingerprint = combined(fingerprint_batch(batch, self._settings.topic) for batch in kept)
-        rows = None
-        if kept:
-            out = pa.BufferOutputStream()
-            with pa.ipc.new_stream(out, kept[0].schema) as stream:
-                for batch in kept:
-                    stream.write_batch(batch)
-            rows = out.getvalue().to_pybytes()
+        rows = encode_batches(kept)
         return Written(_task(self._settings), None, rows=rows, fingerprint=fingerprint)
 
     def commit(self, messages: Messages, batch_id: int | None) -> None:

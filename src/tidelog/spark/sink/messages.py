@@ -31,6 +31,8 @@ class Written(WriterCommitMessage):
     partitions: tuple[tuple[TopicPartition, int], ...] = ()
     rows: bytes | None = None
     """The rows themselves, as an Arrow stream, when it is the driver that writes them."""
+    spilled: str | None = None
+    """The file with these rows, where they are too many for a message."""
     fingerprint: RowFingerprint | None = None
     """What the rows are, where the offsets they were made of cannot be read from the checkpoint."""
 

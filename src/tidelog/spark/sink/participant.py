@@ -141,11 +141,9 @@ class TransactionParticipant:
         if last.rows != str(rows):
             raise rows_are_others(batch_id, last.rows, str(rows), self._settings.state_topic)
 
-    def end(self, task: TaskFacts, *, has_rows: bool, rows: RowFingerprint | None = None) -> None:
-        """Commit, with the number of the batch in the transaction; or abort, if that number was committed before."""
-        if not self.is_committed(task, rows):
-            self.seal(task, has_rows=has_rows, rows=rows)
-        elif has_rows:
+    def undo(self, *, has_rows: bool) -> None:
+        """Abort: the batch was committed before."""
+        if has_rows:
             self.cluster.end_transaction(self.transaction.handle, is_commit=False)
 
     def seal(self, task: TaskFacts, *, has_rows: bool, rows: RowFingerprint | None = None) -> None:

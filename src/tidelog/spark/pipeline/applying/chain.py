@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
+from tidelog.spark.pipeline.applying.own_steps import apply_own
 from tidelog.spark.pipeline.checks.definition import tables_wanted
 from tidelog.spark.pipeline.definition.pipeline import PipelineError, Step
 from tidelog.spark.pipeline.definition.steps import ERROR, OWN_STEPS, RECORD, is_fallible, name_of
@@ -89,7 +90,7 @@ def _passes_failed(step: Step) -> bool:
 def _call(step: Step, rows: DataFrame, tables: Mapping[str, DataFrame]) -> DataFrame:
     try:
         if _passes_failed(step):
-            return step(rows)
+            return apply_own(step, rows)
         result = step(rows, **{name: tables[name] for name in tables_wanted(step) or () if name in tables})
     except Exception as error:
         # The error is raised unchanged, for tests that expect it; `failures` extracts its message for users.

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
+from tidelog.spark.pipeline.applying.steps import ParseSchema
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
-from tidelog.spark.pipeline.definition.schema_steps import AVRO, ParseSchema
+from tidelog.spark.pipeline.definition.schema_steps import AVRO
 from tidelog.spark.pipeline.failing.guarded import (
     mark_failed,
     moment_of,

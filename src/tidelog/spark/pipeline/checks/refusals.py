@@ -104,13 +104,6 @@ REFUSALS: Final = (
         Trait.ORDER,
     ),
     _refusal(
-        "sink",
-        "only topics can be written in one streaming plan with failed rows",
-        Trait.STATE,
-        Trait.POLICY,
-        Trait.OTHER_SINK,
-    ),
-    _refusal(
         "steps",
         "{ROW_FUNCTION} would be called twice for each row, and may give another result the second time",
         Trait.STATE,

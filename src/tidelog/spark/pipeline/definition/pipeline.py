@@ -115,23 +115,6 @@ class Pipeline:
         servers = given or os.environ.get("TIDELOG_BOOTSTRAP_SERVERS") or DEFAULT_BOOTSTRAP
         return Connection(servers, tuple(sorted(settings.items())), path)
 
-    def transform(self, rows: "DataFrame", **tables: "DataFrame") -> "DataFrame":
-        """The steps alone, for tests: rows that fail carry their reason in the column `_error`."""
-        from tidelog.spark.pipeline.applying.chain import apply_steps
-
-        return apply_steps(self.steps, rows, tables)
-
-    def run(self, *, once: bool = False, bootstrap_servers: str | None = None, restarts: int | None = None) -> None:
-        """Run in this process until stopped (or, with `once`, until what is there now is done): for `spark-submit`.
-
-        A failed query is restarted up to `restarts` times without progress in between, by default 10; -1 has no limit.
-        """
-        from tidelog.spark.pipeline.running.restarts import RESTARTS_DEFAULT
-        from tidelog.spark.pipeline.running.run import run_pipeline
-
-        limit = RESTARTS_DEFAULT if restarts is None else restarts
-        run_pipeline(self, once=once, bootstrap_servers=bootstrap_servers, restarts=limit)
-
 
 def topic_sinks(pipeline: Pipeline) -> list[Topic]:
     """Those of the sinks that are topics."""

@@ -9,17 +9,18 @@ next number is the head: it is due, and is read from where it was parked (`parke
     batch 3   a1 again, well            a1 → output; state a: head 1, tail 4, and 1 is parked: it is due
     batch 4   a2 a3 a4, well            all → output; nothing waits, a is forgotten
 
-Numbers decide, not positions: however reads of the topics are cut into batches, a parked row that was read and is not
-its key's head stays where it lies, and is read again when it is due. The state of blocked keys is written to a
-compacted topic in the same transaction as its rows. `settling` calls `settle` on the driver, once a batch,
-with the rows of keys in trouble alone.
+The rules of the numbers are those of `client.retry.waiting_numbers`. Numbers decide, not positions: however reads of
+the topics are cut into batches, a parked row that was read and is not its key's head stays where it lies, and is read
+again when it is due. The state of blocked keys is written to a compacted topic in the same transaction as its rows.
+`settling` calls `settle` on the driver, once a batch, with the rows of keys in trouble alone.
 """
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
+
+from tidelog.client.retry.waiting_numbers import WaitingNumbers, decode_numbers, latest_values
 
 VERDICT: Final = "_verdict"
 SEQUENCE: Final = "_sequence"
@@ -67,6 +68,11 @@ class Waiting:
     is_head_parked: bool = False
 
     @property
+    def numbers(self) -> WaitingNumbers:
+        """The range alone."""
+        return WaitingNumbers(self.head, self.tail)
+
+    @property
     def first_parked(self) -> int:
         """The number of the first row that is parked; the head itself may be in a retry topic."""
         return self.head if self.is_head_parked else self.head + 1
@@ -78,15 +84,13 @@ class Waiting:
 
     def encode(self) -> bytes:
         """As a record's value."""
-        return json.dumps({"head": self.head, "tail": self.tail, "parked": self.is_head_parked}).encode()
+        return self.numbers.encode(parked=self.is_head_parked)
 
     @staticmethod
     def decode(value: bytes) -> "Waiting":
         """From a record's value. Raises ValueError for any other bytes."""
-        found = json.loads(value)
-        if not isinstance(found, dict) or not all(isinstance(found.get(name), int) for name in ("head", "tail")):
-            raise ValueError(f"{value!r} is not the state of a key")
-        return Waiting(found["head"], found["tail"], found.get("parked") is True)
+        numbers, facts = decode_numbers(value)
+        return Waiting(*numbers, facts.get("parked") is True)
 
 
 Keys = Mapping[bytes, Waiting]
@@ -139,47 +143,37 @@ class _KeyWalk:
     """The rows of one key, oldest first."""
 
     def __init__(self, before: Waiting | None, settled: dict[Place, Settled]) -> None:
-        self._head, self._tail = (0, 0) if before is None else (before.head, before.tail)
+        self._numbers = WaitingNumbers() if before is None else before.numbers
         self._is_head_parked = before is not None and before.is_head_parked
         self._settled = settled
 
     def take(self, row: Seen) -> None:
-        known = row.sequence is not None and self._head <= row.sequence < self._tail
-        if known and row.sequence == self._head:
-            self._try_head(row, self._head)
-        elif row.is_parked:
+        is_known = self._numbers.has(row.sequence)
+        if row.is_parked and not (is_known and self._numbers.is_turn(row.sequence)):
             self._put(row, Verdict.STAY, row.sequence)
-        elif known:
-            self._put(row, Verdict.PARK, row.sequence)
+        elif self._numbers.is_turn(row.sequence):
+            # The head; or read first now and nothing waits, or under a number that is not known, as if read first.
+            self._try(row, is_head=is_known)
         else:
-            # First read now; or a number that the state does not have, because it was deleted: then it is last in line.
-            self._try_newcomer(row)
+            number, self._numbers = self._numbers.wait(row.sequence)
+            self._put(row, Verdict.PARK, number)
 
-    def _try_head(self, row: Seen, sequence: int) -> None:
+    def _try(self, row: Seen, *, is_head: bool) -> None:
         if row.has_failed and not row.is_dead:
-            self._put(row, Verdict.RETRY, sequence)
+            number, self._numbers = self._numbers.wait(row.sequence)
+            self._put(row, Verdict.RETRY, number)
             self._is_head_parked = False
             return
         self._put(row, Verdict.DEAD if row.has_failed else Verdict.EMIT, None)
-        self._head += 1
-        self._is_head_parked = self._head < self._tail
-
-    def _try_newcomer(self, row: Seen) -> None:
-        if self._head < self._tail:
-            self._put(row, Verdict.PARK, self._tail)
-            self._tail += 1
-        elif row.has_failed and not row.is_dead:
-            self._put(row, Verdict.RETRY, self._tail)
-            self._tail += 1
-            self._is_head_parked = False
-        else:
-            self._put(row, Verdict.DEAD if row.has_failed else Verdict.EMIT, None)
+        if is_head:
+            self._numbers = self._numbers.release(self._numbers.head)
+            self._is_head_parked = not self._numbers.is_empty
 
     def _put(self, row: Seen, verdict: Verdict, sequence: int | None) -> None:
         self._settled[row.place] = Settled(verdict, sequence)
 
     def state(self) -> Waiting | None:
-        return None if self._head == self._tail else Waiting(self._head, self._tail, self._is_head_parked)
+        return None if self._numbers.is_empty else Waiting(*self._numbers, self._is_head_parked)
 
 
 def key_of(pipeline: str, key: bytes) -> bytes:
@@ -191,15 +185,8 @@ def load_keys(
     pipeline: str, records: Iterable[tuple[bytes | None, bytes | None]], warn: Callable[[str], object]
 ) -> dict[bytes, Waiting]:
     """The blocked keys of one pipeline from the records of the compacted topic, oldest first."""
-    mine = key_of(pipeline, b"")
     keys: dict[bytes, Waiting] = {}
-    for name, value in records:
-        if name is None or not name.startswith(mine):
-            continue
-        key = name.removeprefix(mine)
-        if value is None:
-            keys.pop(key, None)
-            continue
+    for key, value in latest_values(records, key_of(pipeline, b"")).items():
         try:
             keys[key] = Waiting.decode(value)
         except ValueError as error:

@@ -67,7 +67,11 @@ class BatchEngine:
             def compute(rows: "DataFrame") -> "DataFrame":
                 return self._results(rows, materialize)
 
-            results = compute(batch) if self._staged is None else self._staged.rows(batch, batch_id, compute)
+            if self._staged is None:
+                results = compute(batch)
+            else:
+                # A plan with state must run in any case: else Spark would miss what the batch has made of the state.
+                results = self._staged.rows(batch, batch_id, compute, must_run=self._is_computed)
             for write in self._others:
                 write(self._computation.for_tables(results), batch_id)
             if self._write_topics is not None:

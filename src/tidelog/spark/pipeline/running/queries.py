@@ -10,7 +10,8 @@ in `BatchEngine` instead, batch by batch, in four cases:
     order is kept by key         which rows wait depends on those of the batch before
     failed rows are set aside    a function of DataFrames comes after a step that can fail: its rows are read twice, and
                                  must be computed once. With state, the plan computes them twice (see `checks.state`)
-    a policy, and other sinks    results are kept beside the checkpoint until every sink has them
+    a policy, and other sinks    results are kept beside the checkpoint until every sink has them. With state, which
+                                 only a plan can have, the plan computes them, and they are kept all the same
 
 What writes is a format, if Spark can write it in this mode without a function of ours: `tidelog`, as the steps are in
 the plan, and files. Declarative Pipelines and Spark Connect allow nothing else. `BatchEngine` writes all the rest:
@@ -78,9 +79,9 @@ def plan_rows(computation: Computation, spark: "SparkSession") -> PlannedRows:
 
     results = computation.results(rows, tables, note)
     has_state = check_state(pipeline, results)
-    is_computed = not (
-        has_refreshed(pipeline) or _is_ordered(computation) or _is_staged(computation) or (set_aside and not has_state)
-    )
+    is_batchwise = has_refreshed(pipeline) or _is_ordered(computation)
+    is_computed = has_state or not (is_batchwise or _is_staged(computation) or set_aside)
+    assert not (has_state and is_batchwise), "refused by check_state"
     if topic_sinks(pipeline) and not is_computed:
         computation.for_topics(results)  # raises for columns that are missing, before the first batch does
     return PlannedRows(rows, results, is_computed)

@@ -3,7 +3,8 @@
 import pytest
 
 from tidelog.spark.pipeline import pack_avro, pack_json_schema, pack_protobuf, parse_avro, parse_protobuf
-from tidelog.spark.pipeline.definition.schema_steps import AVRO, PROTOBUF, PackSchema, ParseSchema
+from tidelog.spark.pipeline.applying.steps import PackSchema, ParseSchema
+from tidelog.spark.pipeline.definition.schema_steps import AVRO, PROTOBUF
 
 
 def test_arguments_that_a_format_does_not_have_are_refused() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidelog.spark.pipeline import Pipeline, PipelineError, topic
+from tidelog.spark.pipeline import PipelineError, topic
+from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.running.restarts import UNLIMITED, RestartPolicy, Restarts, is_lasting
 from tidelog.spark.pipeline.running.supervision import PipelineStatus, State, Supervisor
 from tidelog.spark.source.progress import QueryProgress
