@@ -42,6 +42,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "perf": "tidelog.cli.perf",
     "pipeline": "tidelog.cli.pipeline",
     "console": "tidelog.cli.console",
+    "mcp": "tidelog.cli.mcp",
     "profile": "tidelog.cli.profile",
     "completion": "tidelog.cli.completion",
     "help": "tidelog.cli.help",

@@ -21,6 +21,7 @@ from tidelog.wire.errors import ApiError, ErrorCode
 
 WITHOUT_FORMAT = {
     "console",  # serves pages
+    "mcp",  # speaks a protocol
     "demo async",
     "demo exactly-once",
     "demo sync",
