@@ -1,15 +1,20 @@
 """`tidelog produce`, `consume`, `perf`, `log dump` and `demo` against a running broker."""
 
 import glob
+import json
 import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from tests.integration.cli_support import SOURCE, run, run_here
+from tests.integration.registry_server import registry_server
 from tests.unit.present import present
+from tidelog.client import Producer
+from tidelog.client.schemas import AvroSerializer, SchemaRegistry
 from tidelog.testing import Broker
 
 
@@ -245,3 +250,95 @@ def test_the_demo_prints_what_happened_and_what_to_try_next():
     assert "What to try next" in said.out
     assert "broker ready at 127.0.0.1:" in said.err
     assert "consuming: 5,000 of 5,000" in said.err
+
+
+def test_records_are_copied_as_json_with_their_keys_headers_times_and_partitions(tidelog, broker, topic):
+    broker.create_topic(f"{topic}-copy", partitions=3)
+    lines = [
+        {"key": "a", "value": {"n": n}, "headers": {"n": str(n)}, "timestamp": 1_700_000_000_000 + 1000 * n}
+        for n in range(9)
+    ]
+    given = "\n".join(json.dumps(line) for line in lines).encode()
+    assert tidelog("produce", topic, "--input", "json", stdin=given).err == "9 records acknowledged\n"
+    read = tidelog("consume", topic, "--from-beginning", "--until-end", "--format", "json").out
+    assert tidelog("produce", f"{topic}-copy", "--input", "json", stdin=read.encode()).code == 0
+    copied = tidelog("consume", f"{topic}-copy", "--from-beginning", "--until-end", "--format", "json").out
+    assert copied == read.replace(f'"{topic}"', f'"{topic}-copy"')
+
+
+def test_times_and_the_tail_choose_records_and_a_template_prints_them(tidelog, topic):
+    rows = "".join(f"{n},v{n},{1_700_000_000_000 + 1000 * n},{n % 3}\n" for n in range(20))
+    given = f"key,value,timestamp,partition\n{rows}".encode()
+    assert tidelog("produce", topic, "--input", "csv", stdin=given).code == 0
+    between = ("--from", "2023-11-14T22:13:25Z", "--until", "2023-11-14T22:13:28Z")
+    assert sorted(tidelog("consume", topic, *between).out.split()) == ["v5", "v6", "v7"]
+    assert tidelog("consume", topic, "--from", "2h", "--until-end").out == ""
+    assert tidelog("consume", topic, "--tail", "4").out.split() == ["v16", "v17", "v18", "v19"]
+    assert tidelog("consume", topic, "--tail", "2", "-f", r"%p:%k=%s;").out == "0:18=v18;1:19=v19;"
+    assert len(tidelog("consume", topic, "--tail", "1000").out.split()) == 20
+    refused = tidelog("consume", topic, "--until", "2100-01-01")
+    assert (refused.code, "is in the future" in refused.err) == (1, True)
+
+
+def test_the_tail_goes_past_offsets_without_records(tidelog, broker, topic):
+    """A transaction leaves a marker at the end of its partition, and an aborted one its records."""
+    for commits in (True, False):
+        with Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id=topic) as producer:
+            producer.init_transactions()
+            for n in range(6):
+                producer.begin()
+                producer.send(topic, b"%s-%d" % (b"yes" if commits else b"no", n), partition=0)
+                producer.commit() if commits else producer.abort()
+    assert tidelog("consume", topic, "--tail", "3", "--read-committed").out.split() == ["yes-3", "yes-4", "yes-5"]
+
+
+def test_values_with_schemas_are_shown_as_json(tidelog, broker, topic):
+    schema = {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": "id", "type": "string"}, {"name": "raw", "type": "bytes"}],
+    }
+    with registry_server() as server:
+        serializer: AvroSerializer[Any] = AvroSerializer(SchemaRegistry(server.url), schema)
+        with Producer(bootstrap_servers=broker.bootstrap_servers, value_serializer=serializer) as producer:
+            producer.send(topic, {"id": "a-1", "raw": b"\xff"}, key=b"plain", partition=0)
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.send(topic, b"\0\0\0\0\x63not there", key=b"k", partition=0)
+        words = ("consume", topic, "--from-beginning", "--until-end", "--schema-registry", server.url)
+        shown = tidelog(*words, "--print-key")
+        assert shown.out.splitlines() == ['plain\t{"id": "a-1", "raw": "ff"}', "k\t\0\0\0\0cnot there"]
+        assert shown.err.count("not read with the schema registry") == 1
+        first = tidelog(*words, "--format", "json").lines[0]
+    assert (first["key"], first["value"], first["value_schema_id"]) == ("plain", {"id": "a-1", "raw": "ff"}, 1)
+
+
+def test_files_are_a_record_each_and_a_transaction_is_stored_whole_or_not_at_all(tidelog, topic, tmp_path):
+    files = [tmp_path / "a", tmp_path / "b"]
+    for file in files:
+        file.write_bytes(b"two\nlines of " + file.name.encode())
+    words = ("produce", topic, "--partition", "0", "--transactional-id", topic)
+    assert tidelog(*words, *map(str, files)).err == "2 records acknowledged\n"
+    refused = tidelog(*words, "--key-separator", ":", stdin=b"k:aborted\nplain\n")
+    assert (refused.code, refused.err.endswith("'plain'; the transaction was aborted\n")) == (1, True)
+    assert "--acks 0" in tidelog(*words, "--acks", "0", stdin=b"x\n").err
+    read = tidelog("consume", topic, "--from-beginning", "--until-end", "--read-committed", "-f", "%s|")
+    assert read.out == "two\nlines of a|two\nlines of b|"
+
+
+def test_mistyped_topics_and_groups_are_answered_with_the_nearest(tidelog, broker):
+    broker.create_topic("invoices")
+    assert tidelog("group", "reset", "biller", "--topic", "invoices", "--to-earliest", "--execute").code == 0
+    for words in (
+        ("topic", "describe", "invoises"),
+        ("topic", "delete", "invoises"),
+        ("consume", "invoises", "--until-end"),
+        ("offsets", "invoises"),
+        ("config", "describe", "--topic", "invoises"),
+        ("group", "reset", "biller", "--topic", "invoises:0", "--to-earliest"),
+    ):
+        said = tidelog(*words)
+        assert (said.code, said.err.endswith("; did you mean 'invoices'?\n")) == (1, True), said
+    for words in (("group", "describe", "bilher"), ("group", "delete", "bilher")):
+        said = tidelog(*words)
+        assert (said.code, said.err.endswith("; did you mean 'biller'?\n")) == (1, True), said
+    assert "did you mean" not in tidelog("topic", "describe", "nothing-like-it").err

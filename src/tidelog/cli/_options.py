@@ -37,6 +37,15 @@ CommandConfig = Annotated[
         metavar="FILE",
     ),
 ]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        help="Connect with this profile: `tidelog help profiles`.",
+        show_default="TIDELOG_PROFILE, else the one in use",
+        metavar="NAME",
+    ),
+]
 OutputFormat = Annotated[Format, typer.Option("--format", help="Text for people, json for programs.")]
 TopicName = Annotated[str, typer.Argument(help="Name of the topic.", metavar="TOPIC", show_default=False)]
 

@@ -3,6 +3,7 @@
 Only the module of the given command is imported; for help or an unknown command, all of them.
 """
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -42,6 +43,10 @@ COMMANDS: Final[Mapping[str, str]] = {
     "perf": "tidelog.cli.perf",
     "pipeline": "tidelog.cli.pipeline",
     "console": "tidelog.cli.console",
+    "mcp": "tidelog.cli.mcp",
+    "profile": "tidelog.cli.profile",
+    "completion": "tidelog.cli.completion",
+    "help": "tidelog.cli.help",
     "from-kafka": "tidelog.cli.from_kafka",
     "doctor": "tidelog.cli.doctor",
     "top": "tidelog.cli.top",
@@ -53,7 +58,11 @@ COMMANDS: Final[Mapping[str, str]] = {
 def main(arguments: Sequence[str]) -> int:
     """Run the command that `arguments` name and return the exit code."""
     try:
-        application = build(arguments[0] if arguments else None)
+        if "_TIDELOG_COMPLETE" in os.environ:
+            from typer.completion import completion_init  # type: ignore[attr-defined]
+
+            completion_init()  # the shells that `tidelog completion` writes scripts for
+        application = build(arguments[0] if arguments else _word_to_complete())
         application(args=list(arguments) or ["--help"], prog_name="tidelog")
     except SystemExit as finished:
         return _exit_code(finished)
@@ -83,6 +92,13 @@ def build(word: str | None = None) -> typer.Typer:
     for name in [word] if word in COMMANDS else COMMANDS:
         import_module(COMMANDS[str(name)]).register(application)
     return application
+
+
+def _word_to_complete() -> str | None:
+    """The command of the line that a shell asks to complete, unless that is what is typed; None in no shell's name."""
+    line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+    words = line.split()
+    return words[1] if len(words) > 2 or (len(words) == 2 and line[-1].isspace()) else None
 
 
 def _root(

@@ -1,9 +1,11 @@
-"""`tidelog consume`: records of chosen partitions, from chosen offsets on, or with `--group` as a member of a group."""
+"""`tidelog consume`: records of chosen partitions, from chosen places on, or with `--group` as a member of a group."""
 
+import json
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from heapq import heapify, heappop, heapreplace
 from itertools import islice
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -11,20 +13,24 @@ import typer
 
 from tidelog.cli._clients import Connection, partitions_or_all
 from tidelog.cli._options import Format, OutputFormat, TopicName
+from tidelog.cli._places import PLACES, Offsets, Place, Span, find_span
 from tidelog.cli._signals import ending_in_order
+from tidelog.cli._templates import parse_template
 from tidelog.cli._verbs import verb
 from tidelog.cli.errors import CommandError
 from tidelog.cli.group_records import Formatter, write_formatted
 from tidelog.cli.output import bytes_for_json, print_json_lines
-from tidelog.client.admin import Admin
-from tidelog.client.aio.admin.types import EARLIEST, LATEST
+from tidelog.cli.progress import progress
 from tidelog.client.aio.consumer.errors import OffsetOutOfRange
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords, TimestampType
 from tidelog.client.consumer import Consumer
+from tidelog.client.schemas.decoding import AnyDeserializer, Decoded, DecodingError, plain_json
+from tidelog.client.schemas.registry import SchemaRegistry
 from tidelog.client.types import TopicPartition
+from tidelog.config.names import nearest_name
 
-EXAMPLE: Final = "tidelog consume orders --from-beginning --max-messages 10"
+EXAMPLE: Final = "tidelog consume orders --from 2h --print-key"
 
 _POLL_S: Final = 0.25
 _FIRST_ANSWER_S: Final = 10.0
@@ -37,6 +43,39 @@ _TIMESTAMP_TYPES: Final = {
 def register(application: typer.Typer) -> None:
     """Add the command."""
     verb(application, "consume", consume, EXAMPLE)
+
+
+class RecordDecoder:
+    """Keys and values that were written with a schema of a registry. Others stay as they are.
+
+    The first value that looks as if it had a schema and cannot be read is named on stderr.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._deserializer = AnyDeserializer(SchemaRegistry(url))
+        self._has_warned = False
+
+    def decode(self, topic: str, data: bytes | None) -> Decoded | None:
+        """The value of one key or value; None if it has no schema of the registry."""
+        if data is None or data[:1] != b"\0":
+            return None
+        try:
+            return self._deserializer.decode(topic, bytes(data))
+        except DecodingError as error:
+            if not self._has_warned:
+                self._has_warned = True
+                sys.stderr.write(f"tidelog: not read with the schema registry, shown as it is: {error}\n")
+            return None
+
+    def as_text(self, record: ConsumerRecord) -> ConsumerRecord:
+        """The record with JSON for what has a schema."""
+        return record._replace(
+            key=self._as_text(record.topic, record.key), value=self._as_text(record.topic, record.value)
+        )
+
+    def _as_text(self, topic: str, data: bytes | None) -> bytes | None:
+        decoded = self.decode(topic, data)
+        return data if decoded is None else json.dumps(decoded.value, ensure_ascii=False, default=plain_json).encode()
 
 
 class Shown(NamedTuple):
@@ -57,9 +96,21 @@ def consume(
         list[int] | None, typer.Option(help="Only this partition; may be repeated.", show_default="all")
     ] = None,
     offset: Annotated[
-        str, typer.Option(help="Where to start: an offset, `earliest`, `latest`, or -N for N before the end.")
-    ] = "latest",
+        str | None,
+        typer.Option(
+            help="Where to start: an offset, `earliest`, `latest`, or -N for N before the end.", show_default="latest"
+        ),
+    ] = None,
     from_beginning: Annotated[bool, typer.Option("--from-beginning", help="The same as --offset earliest.")] = False,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", help="Start at a time: 2h ago, or ISO 8601; `tidelog help times`.", metavar="TIME"),
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Stop before the first record of a time.", metavar="TIME")] = None,
+    tail: Annotated[
+        int | None, typer.Option(help="The last N records of all partitions, in order of time.", min=1, metavar="N")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="After --tail, wait for new records.")] = False,
     max_messages: Annotated[
         int | None, typer.Option(help="Stop after so many records.", min=1, show_default="no end")
     ] = None,
@@ -76,6 +127,19 @@ def consume(
     print_offset: Annotated[bool, typer.Option("--print-offset", help="Show the offset.")] = False,
     print_partition: Annotated[bool, typer.Option("--print-partition", help="Show the partition.")] = False,
     key_separator: Annotated[str, typer.Option(help="Separator within a line.", show_default="a tab")] = "\t",
+    template: Annotated[
+        str | None,
+        typer.Option("--template", "-f", help="Print records so, in kcat's notation: `tidelog help templates`."),
+    ] = None,
+    schema_registry: Annotated[
+        str | None,
+        typer.Option(
+            help="Show keys and values with schemas of this registry as JSON.",
+            envvar="TIDELOG_SCHEMA_REGISTRY",
+            show_default="the profile's",
+            metavar="URL",
+        ),
+    ] = None,
     group: Annotated[str | None, typer.Option(help="Read as a member of this group, and commit the offsets.")] = None,
     formatter: Annotated[
         Formatter | None, typer.Option(help="For __consumer_offsets: show committed offsets, or groups.")
@@ -84,80 +148,131 @@ def consume(
 ) -> None:
     """Print the records of a topic, one per line."""
     shown = Shown(print_timestamp, print_partition, print_offset, print_headers, print_key, key_separator.encode())
-    write = _writer(shown, formatter, output)
+    place = Place(offset, from_beginning, from_, tail, follow, until, until_end)
+    place.check()
+    if template is not None and (output is Format.JSON or formatter is not None):
+        raise CommandError("--template cannot be used with --format json or --formatter")
+    write = _writer(_formatted(shown, template, formatter, output), schema_registry or connection.registry_url)
     settings = connection.settings(ConsumerSettings) | {
         "isolation.level": "read_committed" if read_committed else "read_uncommitted",
     }
     if group is not None:
-        if partition or offset != "latest" or until_end:
-            raise CommandError("--partition, --offset and --until-end cannot be used with --group")
+        if partition or place.needs_partitions:
+            raise CommandError(f"--partition and {', '.join(PLACES)} cannot be used with --group")
         settings |= {"group.id": group, "auto.offset.reset": "earliest" if from_beginning else "latest"}
         with ending_in_order(), closing(read_as_member(settings, topic, max_messages, timeout)) as chunks:
             for records in chunks:
                 write(records)
         return
     with connection.admin() as admin:
-        partitions = partitions_or_all(admin, topic, partition)
-        starts = start_offsets(admin, partitions, "earliest" if from_beginning else offset)
-        ends = _latest(admin, partitions, read_committed) if until_end else None
-        if offset.isdigit() and not from_beginning:
-            partitions = _before_the_end(admin, topic, partitions, int(offset))
-            starts = {each: starts[each] for each in partitions}
+        span = find_span(admin, partitions_or_all(admin, topic, partition), place, read_committed)
     with Consumer(settings, auto_offset_reset="none", enable_auto_commit=False) as consumer:
-        consumer.assign(partitions)
-        for where, start in starts.items():
-            consumer.seek(where, start)
+        consumer.assign(list(span.starts))
         try:
-            for records in read_in_chunks(consumer, starts, ends, timeout, max_messages):
+            read = read_tail(consumer, span, place) if tail else read_span(consumer, span, timeout, max_messages)
+            for records in read:
                 write(records)
         except OffsetOutOfRange as error:
             where, at = next(iter(error.offsets.items()))
             raise CommandError(f"{where} has no offset {at}; `tidelog offsets {topic}` shows its offsets") from error
 
 
-def _writer(shown: Shown, formatter: Formatter | None, output: Format) -> Callable[[list[ConsumerRecord]], None]:
+Line = Callable[[ConsumerRecord], bytes]
+
+
+def _formatted(
+    shown: Shown, template: str | None, formatter: Formatter | None, output: Format
+) -> Callable[[list[ConsumerRecord], RecordDecoder | None], None]:
     """Writes the records of one poll to stdout, in one write."""
     if formatter is not None:
-        return lambda records: write_formatted(records, formatter, output)
+        return lambda records, _decoder: write_formatted(records, formatter, output)
+    line: Line = (lambda record: as_line(record, shown)) if template is None else parse_template(template)
 
-    def write(records: list[ConsumerRecord]) -> None:
+    def write(records: list[ConsumerRecord], decoder: RecordDecoder | None) -> None:
         if output is Format.JSON:
-            print_json_lines(map(as_json, records))
+            print_json_lines(as_json(record, decoder) for record in records)
         else:
-            sys.stdout.buffer.write(b"".join([as_line(record, shown) for record in records]))
+            texts = records if decoder is None else map(decoder.as_text, records)
+            sys.stdout.buffer.write(b"".join([line(record) for record in texts]))
         sys.stdout.flush()
 
     return write
 
 
-def start_offsets(admin: Admin, partitions: list[TopicPartition], where: str) -> dict[TopicPartition, int]:
-    """The offset each partition is read from."""
-    if where in {"earliest", "latest"}:
-        found = admin.list_offsets(dict.fromkeys(partitions, EARLIEST if where == "earliest" else LATEST))
-        return {each: place.offset for each, place in found.items()}
-    if where.isascii() and where.isdigit():
-        return dict.fromkeys(partitions, int(where))
-    if where.startswith("-") and where[1:].isascii() and where[1:].isdigit():
-        first = start_offsets(admin, partitions, "earliest")
-        last = start_offsets(admin, partitions, "latest")
-        return {each: max(first[each], last[each] - int(where[1:])) for each in partitions}
-    raise CommandError(f"--offset {where!r} is neither an offset, nor -N, nor `earliest`, nor `latest`")
+def _writer(
+    write: Callable[[list[ConsumerRecord], RecordDecoder | None], None], registry_url: str | None
+) -> Callable[[list[ConsumerRecord]], None]:
+    decoder = None if registry_url is None else RecordDecoder(registry_url)
+    return lambda records: write(records, decoder)
 
 
-def _before_the_end(admin: Admin, topic: str, partitions: list[TopicPartition], offset: int) -> list[TopicPartition]:
-    """The partitions that have the offset, or will have it next. The others are named, with where they end."""
-    ends = _latest(admin, partitions, read_committed=False)
-    past = [f"{each} ends at {ends[each]}" for each in partitions if offset > ends[each]]
-    if len(past) == len(partitions):
-        raise CommandError(f"no offset {offset}: {', '.join(past)}; `tidelog offsets {topic}` shows its offsets")
-    if past:
-        sys.stderr.write(f"tidelog: no offset {offset}: {', '.join(past)}\n")
-    return [each for each in partitions if offset <= ends[each]]
+def read_span(
+    consumer: Consumer, span: Span, timeout_s: float | None, most: int | None
+) -> Iterator[list[ConsumerRecord]]:
+    """Yield the records of each poll of a span; where they go to a file, a terminal shows how far it is."""
+    for where, start in span.starts.items():
+        consumer.seek(where, start)
+    chunks = read_in_chunks(consumer, span.starts, span.ends, timeout_s, most)
+    if span.ends is None or sys.stdout.isatty():
+        yield from chunks
+        return
+    total = sum(max(0, end - span.starts[each]) for each, end in span.ends.items())
+    with progress(f"consuming {next(iter(span.starts)).topic}", total, unit="offsets", in_logs=False) as bar:
+        for records in chunks:
+            yield records
+            bar.advance(len(records))
 
 
-def _latest(admin: Admin, partitions: list[TopicPartition], read_committed: bool) -> dict[TopicPartition, int]:
-    found = admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed)
-    return {each: place.offset for each, place in found.items()}
+def read_tail(consumer: Consumer, span: Span, place: Place) -> Iterator[list[ConsumerRecord]]:
+    """Yield the last records by time, all at once, and then those that come if they are followed.
+
+    Offsets without a record, which compaction and transactions leave, are made up for: a partition that had too few
+    is read again from further back.
+    """
+    assert place.tail is not None, "only a tail is read so"
+    assert span.ends is not None, "a tail has an end"
+    found: dict[TopicPartition, list[ConsumerRecord]] = {}
+    wanted, back = set(span.ends), place.tail
+    while wanted:
+        starts = {each: max(span.firsts[each], span.ends[each] - back) for each in wanted}
+        found |= _read_all(consumer, starts, {each: span.ends[each] for each in wanted})
+        wanted = {each for each in wanted if len(found[each]) < place.tail and starts[each] > span.firsts[each]}
+        back *= 8
+    yield newest(found, place.tail)
+    if place.follow:
+        consumer.resume(*span.ends)
+        for each, end in span.ends.items():
+            consumer.seek(each, end)
+        yield from read_in_chunks(consumer, span.ends, None, None, None)
+
+
+def _read_all(consumer: Consumer, starts: Offsets, ends: Offsets) -> dict[TopicPartition, list[ConsumerRecord]]:
+    """The records of spans of some of the partitions."""
+    found: dict[TopicPartition, list[ConsumerRecord]] = {each: [] for each in starts}
+    consumer.pause(*consumer.assignment)
+    consumer.resume(*starts)
+    for where, start in starts.items():
+        consumer.seek(where, start)
+    for records in read_in_chunks(consumer, starts, ends, None, None):
+        for record in records:
+            found[record.topic_partition].append(record)
+    return found
+
+
+def newest(found: Mapping[TopicPartition, Sequence[ConsumerRecord]], count: int) -> list[ConsumerRecord]:
+    """The last `count` records of several partitions by time. Those of one partition keep their order."""
+    left = {each: list(records) for each, records in found.items() if records}
+    newest_first = [(-records[-1].timestamp, each) for each, records in left.items()]
+    heapify(newest_first)
+    taken: list[ConsumerRecord] = []
+    while newest_first and len(taken) < count:
+        _, each = newest_first[0]
+        taken.append(left[each].pop())
+        if left[each]:
+            heapreplace(newest_first, (-left[each][-1].timestamp, each))
+        else:
+            heappop(newest_first)
+    return taken[::-1]
 
 
 def read_in_chunks(
@@ -203,8 +318,11 @@ def read_as_member(
     If the caller closes it early, the last records are not committed and are read again.
     """
     with Consumer(settings) as consumer:
-        if topic not in consumer.list_topics():
-            sys.stderr.write(f"tidelog: topic {topic!r} does not exist yet; waiting for it\n")
+        known = consumer.list_topics()
+        if topic not in known:
+            nearest = nearest_name(topic, sorted(known))
+            advice = f" (did you mean {nearest!r}?)" if nearest else ""
+            sys.stderr.write(f"tidelog: topic {topic!r} does not exist yet; waiting for it{advice}\n")
         consumer.subscribe([topic])
         count = 0
         idle_since = time.monotonic()
@@ -255,7 +373,7 @@ def _or_null(data: bytes | None) -> bytes:
     return b"null" if data is None else bytes(data)
 
 
-def as_json(record: ConsumerRecord) -> dict[str, Any]:
+def as_json(record: ConsumerRecord, decoder: "RecordDecoder | None" = None) -> dict[str, Any]:
     """A record as one JSON object; bytes that are not UTF-8 are base64 in a field with its own name."""
     return {
         "topic": record.topic,
@@ -263,7 +381,16 @@ def as_json(record: ConsumerRecord) -> dict[str, Any]:
         "offset": record.offset,
         "timestamp": record.timestamp,
         "timestamp_type": _TIMESTAMP_TYPES[record.timestamp_type],
-        **bytes_for_json("key", record.key),
-        **bytes_for_json("value", record.value),
+        **_part_as_json("key", record.topic, record.key, decoder),
+        **_part_as_json("value", record.topic, record.value, decoder),
         "headers": [{"name": name, **bytes_for_json("value", value)} for name, value in record.headers],
     }
+
+
+def _part_as_json(name: str, topic: str, data: bytes | None, decoder: "RecordDecoder | None") -> dict[str, Any]:
+    decoded = None if decoder is None else decoder.decode(topic, data)
+    if decoded is None:
+        return bytes_for_json(name, data)
+    # Dates, decimals and bytes become text here, so that the document is JSON whatever the schema has.
+    value = json.loads(json.dumps(decoded.value, default=plain_json))
+    return {name: value, f"{name}_schema_id": decoded.schema_id}

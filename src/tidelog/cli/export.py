@@ -14,9 +14,9 @@ import typer
 
 from tidelog.cli._clients import Connection, partitions_or_all
 from tidelog.cli._options import Format, OutputFormat, TopicName
+from tidelog.cli._places import start_offsets
 from tidelog.cli._signals import ending_in_order
 from tidelog.cli._verbs import verb
-from tidelog.cli.consume import start_offsets
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output import print_json
 from tidelog.cli.progress import Progress, progress

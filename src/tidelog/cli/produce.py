@@ -1,4 +1,4 @@
-"""`tidelog produce`: lines of stdin become records.
+"""`tidelog produce`: lines, JSON lines or CSV of stdin become records.
 
 A batch is sent when it is full or when stdin pauses, so that both `tidelog produce orders < file` and
 `tail -f … | tidelog produce orders` work well. A line that is no record ends the command, once the lines before it are
@@ -9,19 +9,17 @@ import os
 import select
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from tidelog.cli._clients import Connection
-from tidelog.cli._options import (
-    Format,
-    OutputFormat,
-    TopicName,
-    parse_assignments,
-)
+from tidelog.cli._names import UnknownName
+from tidelog.cli._options import Format, OutputFormat, TopicName, parse_assignments
+from tidelog.cli._record_input import BadLines, Input, NewRecord, RecordReader, make_reader
 from tidelog.cli._verbs import verb
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output import print_json
@@ -56,13 +54,6 @@ class Compression(StrEnum):
         return Codec[self.name]
 
 
-class BadLines(StrEnum):
-    """What follows from a line that cannot be split into key and value."""
-
-    STOP = "stop"
-    SKIP = "skip"
-
-
 class Acks(StrEnum):
     """Replicas that must store a record before it is acknowledged: none, the leader, all in-sync replicas."""
 
@@ -88,12 +79,23 @@ def register(application: typer.Typer) -> None:
 def produce(
     connection: Connection,
     topic: TopicName,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Files that are a record each, in place of stdin.", metavar="[FILE…]", show_default=False),
+    ] = None,
     key_separator: Annotated[
         str | None, typer.Option(help="Separator after the key in each line.", show_default="no keys")
     ] = None,
     bad_lines: Annotated[
-        BadLines, typer.Option("--bad-lines", help="At a line without the separator, stop, or skip it and go on.")
+        BadLines, typer.Option("--bad-lines", help="At a line that is no record, stop, or skip it and go on.")
     ] = BadLines.STOP,
+    input_: Annotated[
+        Input, typer.Option("--input", help="Lines, or records as JSON lines or CSV: `tidelog help records`.")
+    ] = Input.LINES,
+    key_column: Annotated[
+        str | None, typer.Option(help="The column of CSV that is the key.", show_default="key", metavar="NAME")
+    ] = None,
+    delimiter: Annotated[str, typer.Option(help="Between the cells of CSV.")] = ",",
     partition: Annotated[
         int | None, typer.Option(help="Partition of all records.", show_default="by key, else sticky")
     ] = None,
@@ -105,20 +107,36 @@ def produce(
     ] = None,
     compression: CompressionOption = Compression.NONE,
     acks: AcksOption = Acks.ALL,
+    transactional_id: Annotated[
+        str | None, typer.Option(help="Store all records or none: in one transaction of this id.", show_default=False)
+    ] = None,
     batch_bytes: Annotated[int, typer.Option(help="Send a batch at this size.", min=1)] = 64 * 1024,
     output: OutputFormat = Format.TEXT,
 ) -> None:
-    """Produce a record from each line of stdin."""
-    split = LineSplitter(key_separator, null_marker, bad_lines)
+    """Produce a record from each line of stdin, from each JSON object or row of CSV, or from each file."""
+    reader = make_reader(
+        input_,
+        bad_lines=bad_lines,
+        key_separator=key_separator,
+        null_marker=null_marker,
+        key_column=key_column,
+        delimiter=delimiter,
+    )
     headers = tuple((name, value.encode()) for name, value in parse_assignments("--header", header or ()).items())
+    if transactional_id is not None and acks is not Acks.ALL:
+        raise CommandError(f"--transactional-id needs --acks all, not --acks {acks}")
+    if files and input_ is not Input.LINES:
+        raise CommandError("files are a record each; give --input for stdin: tidelog produce TOPIC --input … < FILE")
     settings = connection.settings(ProducerSettings) | {
         "acks": acks.value,
         "compression.type": compression.value,
         "batch.size": batch_bytes,
         "linger.ms": _LINGER_MS,
+        **({} if transactional_id is None else {"transactional.id": transactional_id}),
     }
     with Producer(settings) as producer:
-        check_topic(producer, topic, partition)
+        count = check_topic(producer, topic, partition)
+        reader.partitions = count if partition is None else None
         # No progress bar if records are typed: it would overwrite the input.
         on_terminals = not sys.stdin.isatty()
         done = "sent" if acks is Acks.ZERO else "acknowledged"
@@ -126,40 +144,69 @@ def produce(
             f"producing to {topic}", None, unit=f"records {done}", in_logs=False, on_terminals=on_terminals
         ) as watcher:
             under_way = UnderWay(watcher)
-            for lines in read_lines(sys.stdin.fileno()):
-                if lines is None:
+            if transactional_id is not None:
+                producer.init_transactions()
+                producer.begin()
+            for records in read_files(files) if files else read_records(reader, sys.stdin.fileno()):
+                if records is None:
                     producer.flush()
                     under_way.add([])
                     continue
                 under_way.add(
                     [
-                        producer.send(topic, value, key, partition=partition, headers=headers)
-                        for key, value in split.records(lines)
+                        producer.send(
+                            topic,
+                            each.value,
+                            each.key,
+                            partition=each.partition if partition is None else partition,
+                            headers=headers + each.headers,
+                            timestamp_ms=each.timestamp_ms,
+                        )
+                        for each in records
                     ]
                 )
-                if split.problem:
-                    break
             producer.flush()
             under_way.check()
-        count = under_way.stored
-    stored = f"{counted(count, 'record')} {done}"
-    if split.problem:
-        raise CommandError(f"{split.problem}; {stored} before it")
+            if transactional_id is not None and reader.problem:
+                producer.abort()
+                raise CommandError(f"{reader.problem}; the transaction was aborted")
+            if transactional_id is not None:
+                producer.commit()
+    stored = f"{counted(under_way.stored, 'record')} {done}"
+    if reader.problem:
+        raise CommandError(f"{reader.problem}; {stored} before it")
     if output is Format.JSON:
-        print_json({"topic": topic, "records": count, **({"skipped": split.skipped} if split.skipped else {})})
+        skipped_lines = {"skipped": reader.skipped} if reader.skipped else {}
+        print_json({"topic": topic, "records": under_way.stored, **skipped_lines})
     else:
-        skipped = f", {counted(split.skipped, 'line')} skipped" if split.skipped else ""
+        skipped = f", {counted(reader.skipped, 'line')} skipped" if reader.skipped else ""
         sys.stderr.write(f"{stored}{skipped}\n")
 
 
-def check_topic(producer: Producer, topic: str, partition: int | None) -> None:
-    """Raise CommandError if the topic or the partition does not exist and cannot be created."""
+def read_files(files: Sequence[Path]) -> Iterator[list[NewRecord]]:
+    """The whole of each file, as the value of a record."""
+    for file in files:
+        yield [NewRecord(None, file.read_bytes())]
+
+
+def read_records(reader: RecordReader, descriptor: int) -> Iterator[list[NewRecord] | None]:
+    """Lists of records as they arrive, up to the first line that is none; None whenever the input pauses."""
+    for lines in read_lines(descriptor):
+        yield None if lines is None else list(reader.records(lines))
+        if reader.problem:
+            return
+    yield list(reader.end())
+
+
+def check_topic(producer: Producer, topic: str, partition: int | None) -> int:
+    """How many partitions a topic has. Raises CommandError if it or `partition` is not there."""
     try:
         count = producer.partitions_for(topic, timeout_s=_TOPIC_WAIT_S)
     except DeadlinePassed as error:
-        raise CommandError(f"{error}; if it does not exist, run `tidelog topic create {topic}`") from error
+        raise UnknownName(f"{error}; if it does not exist, run `tidelog topic create {topic}`") from error
     if partition is not None and not 0 <= partition < count:
         raise CommandError(f"topic {topic!r} has no partition {partition}; it has 0 to {count - 1}")
+    return count
 
 
 class UnderWay:
@@ -187,41 +234,6 @@ class UnderWay:
             delivery.result()
         self.stored += len(deliveries)
         self._watcher.advance(len(deliveries))
-
-
-class LineSplitter:
-    """The key and the value of each line, up to the first that has none."""
-
-    def __init__(self, key_separator: str | None, null_marker: str | None, bad_lines: BadLines) -> None:
-        if key_separator == "":
-            raise CommandError("--key-separator must not be empty")
-        self._separator = None if key_separator is None else key_separator.encode()
-        self._null = None if null_marker is None else null_marker.encode()
-        self._bad_lines = bad_lines
-        self._number = 0
-        self.problem = ""
-        """What is wrong with the line that nothing was read after."""
-        self.skipped = 0
-
-    def records(self, lines: list[bytes]) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """Key and value of the next lines. One without the separator cannot be split, as in Kafka's tool."""
-        for line in lines:
-            self._number += 1
-            if self._separator is None:
-                yield None, self._nullable(line)
-                continue
-            key, found, value = line.partition(self._separator)
-            if found:
-                yield self._nullable(key), self._nullable(value)
-            elif self._bad_lines is BadLines.SKIP:
-                self.skipped += 1
-            else:
-                shown = line[:40].decode(errors="replace")
-                self.problem = f"line {self._number}: no key separator {self._separator.decode()!r} in {shown!r}"
-                return
-
-    def _nullable(self, text: bytes) -> bytes | None:
-        return None if text == self._null else text
 
 
 def read_lines(descriptor: int) -> Iterator[list[bytes] | None]:

@@ -1,10 +1,13 @@
 """Progress on stderr: a bar on a terminal, a line per quarter in a log, or nothing."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Protocol
+from contextlib import ExitStack, contextmanager
+from typing import Final, Protocol
+
+_PATIENCE_S: Final = 1.0
 
 
 class Progress(Protocol):
@@ -63,6 +66,7 @@ def progress(
     If the command is interrupted or terminated, the last line says how far it got.
     """
     counted = _Counted(label, total, unit)
+    stop_showing_work()
     try:
         with _shown(label, total, unit, counted, in_logs=in_logs, on_terminals=on_terminals) as counted.show:
             yield counted
@@ -101,9 +105,16 @@ def _shown(
 @contextmanager
 def waiting(label: str) -> Iterator[None]:
     """On a terminal, show what is waited for and for how long; the line goes away at the end."""
+    stop_showing_work()
     if not sys.stderr.isatty():
         yield
         return
+    with _spinner(label):
+        yield
+
+
+@contextmanager
+def _spinner(label: str) -> Iterator[None]:
     from rich.console import Console
     from rich.progress import Progress as Bars
     from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -112,3 +123,53 @@ def waiting(label: str) -> Iterator[None]:
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
         bars.add_task(label, total=None)
         yield
+
+
+class _Work:
+    """Shows that a command is at work, from a second after its start until it has something to show itself."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._lock = threading.Lock()
+        self._shown = ExitStack()
+        self._is_over = False
+        self._timer = threading.Timer(_PATIENCE_S, self._show)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _show(self) -> None:
+        with self._lock:
+            if not self._is_over:
+                self._shown.enter_context(_spinner(self._label))
+
+    def stop(self) -> None:
+        """Take the line away."""
+        self._timer.cancel()
+        with self._lock:
+            self._is_over = True
+            self._shown.close()
+
+
+_work: _Work | None = None
+
+
+@contextmanager
+def at_work(label: str = "waiting for the cluster") -> Iterator[None]:
+    """On a terminal, show that the block is at work if it takes longer than a second."""
+    global _work
+    if not sys.stderr.isatty():
+        yield
+        return
+    _work = _Work(label)
+    try:
+        yield
+    finally:
+        stop_showing_work()
+
+
+def stop_showing_work() -> None:
+    """The rest of the command shows by itself what it does, or asks for something."""
+    global _work
+    work, _work = _work, None
+    if work is not None:
+        work.stop()

@@ -11,6 +11,7 @@ from tidelog.cli._user_tree import store_in_tree
 from tidelog.cli._verbs import noun, verb
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output import Result, Table
+from tidelog.cli.progress import stop_showing_work
 from tidelog.client.aio.admin.types import ScramCredentialDeletion, ScramCredentialUpsert
 from tidelog.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, make_credential, new_salt, salted_password
 
@@ -81,6 +82,7 @@ def add(
 
 def _password(file: Path | None) -> str:
     if file is None:
+        stop_showing_work()
         asked: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
         return asked
     lines = file.read_text(encoding="utf-8").splitlines()

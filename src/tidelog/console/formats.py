@@ -7,6 +7,8 @@ import json
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from tidelog.client.schemas.decoding import plain_json
+
 TEXT_CHARACTERS_MAX: Final = 64 * 1024
 """What a page shows of one value at most."""
 _HEX_BYTES_PER_LINE: Final = 16
@@ -67,7 +69,7 @@ def show(data: bytes | None, wanted: Format) -> Shown:
 
 def pretty(value: object) -> str:
     """A decoded value as indented JSON; what JSON lacks, such as dates and decimals, is written as text."""
-    return json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
+    return json.dumps(value, indent=2, ensure_ascii=False, default=plain_json)
 
 
 def cut(text: str) -> str:
@@ -108,7 +110,3 @@ def _hex(data: bytes) -> Shown:
     if len(data) > limit:
         lines.append(f"… {len(data) - limit:,} more bytes")
     return Shown("\n".join(lines), "hex", len(data))
-
-
-def _plain(value: object) -> str:
-    return bytes(value).hex() if isinstance(value, bytes | bytearray | memoryview) else str(value)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from tidelog.client.aio.admin.types import EARLIEST, LATEST
 from tidelog.client.aio.consumer.consumer import AsyncConsumer
 from tidelog.client.types import TopicPartition
 from tidelog.console.cluster_view import API_TIMEOUT_MS, ClusterView
@@ -98,6 +99,21 @@ async def _take_step(
     consumer.pause(*(TopicPartition(topic, each) for each in unread))
     for each, span in spans.items():
         scan.take(each, span, read_of[each], reached[each])
+
+
+async def bounds_of(view: ClusterView, topic: str, numbers: list[int]) -> Bounds:
+    """Where partitions begin and end."""
+    wanted = [TopicPartition(topic, each) for each in numbers]
+    first, end = await asyncio.gather(view.offsets_at(wanted, EARLIEST), view.offsets_at(wanted, LATEST))
+    both = [each for each in wanted if each in first and each in end]
+    return Bounds({each.partition: first[each] for each in both}, {each.partition: end[each] for each in both})
+
+
+async def offsets_at_time(view: ClusterView, topic: str, bounds: Bounds, time_ms: int) -> dict[int, int]:
+    """The first offsets at or after a time; the end where there is no such record."""
+    found = await view.offsets_at([TopicPartition(topic, each) for each in bounds.end], time_ms)
+    places = {where.partition: offset for where, offset in found.items()}
+    return {each: places[each] if places.get(each, -1) >= 0 else end for each, end in bounds.end.items()}
 
 
 class FilterError(ValueError):

@@ -21,6 +21,7 @@ from tidelog.wire.errors import ApiError, ErrorCode
 
 WITHOUT_FORMAT = {
     "console",  # serves pages
+    "mcp",  # speaks a protocol
     "demo async",
     "demo exactly-once",
     "demo sync",
@@ -208,3 +209,16 @@ def test_an_empty_token_of_the_console_is_refused_and_not_taken_for_no_login(cap
     monkeypatch.setattr("tidelog.console.server.asyncio.run", serve)
     assert main(["console", "--bootstrap-server", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--token", ""]) == 1
     assert "--token must have at least 16 characters" in capsys.readouterr().err
+
+
+def test_help_has_pages_and_the_help_of_commands(capsys):
+    assert main(["help"]) == 0
+    pages = re.findall(r"^  (\w+)  ", capsys.readouterr().out, re.MULTILINE)
+    assert {"profiles", "templates", "times"} <= {*pages}
+    for page in pages:
+        assert main(["help", page]) == 0
+        assert len(capsys.readouterr().out) > 200
+    assert main(["help", "topic", "create"]) == 0
+    assert "Usage: tidelog topic create" in capsys.readouterr().out
+    assert main(["help", "tempaltes"]) == 1
+    assert "did you mean 'templates'?" in capsys.readouterr().err

@@ -4,12 +4,13 @@ import os
 
 import pytest
 
-from tidelog.cli.produce import Acks, BadLines, Compression, LineSplitter, read_lines
+from tidelog.cli._record_input import BadLines, LineSplitter
+from tidelog.cli.produce import Acks, Compression, read_lines
 from tidelog.records.compression import Codec
 
 
 def split(separator: str | None, null: str | None, *lines: bytes) -> list[tuple[bytes | None, bytes | None]]:
-    return list(LineSplitter(separator, null, BadLines.STOP).records([*lines]))
+    return [each[:2] for each in LineSplitter(separator, null, BadLines.STOP).records([*lines])]
 
 
 def test_a_line_is_a_value_unless_a_separator_is_given():
@@ -20,14 +21,14 @@ def test_a_line_is_a_value_unless_a_separator_is_given():
 
 def test_a_line_without_the_separator_ends_the_records_and_is_named_with_its_number():
     splitter = LineSplitter(":", None, BadLines.STOP)
-    assert list(splitter.records([b"a:1", b"b:2"])) == [(b"a", b"1"), (b"b", b"2")]
-    assert list(splitter.records([b"c:3", b"plain", b"d:4"])) == [(b"c", b"3")]
+    assert [each[:2] for each in splitter.records([b"a:1", b"b:2"])] == [(b"a", b"1"), (b"b", b"2")]
+    assert [each[:2] for each in splitter.records([b"c:3", b"plain", b"d:4"])] == [(b"c", b"3")]
     assert splitter.problem == "line 4: no key separator ':' in 'plain'"
 
 
 def test_lines_without_the_separator_are_counted_where_they_are_skipped():
     splitter = LineSplitter(":", None, BadLines.SKIP)
-    assert list(splitter.records([b"a:1", b"plain", b"", b"d:4"])) == [(b"a", b"1"), (b"d", b"4")]
+    assert [each[:2] for each in splitter.records([b"a:1", b"plain", b"", b"d:4"])] == [(b"a", b"1"), (b"d", b"4")]
     assert (splitter.problem, splitter.skipped) == ("", 2)
 
 

@@ -15,6 +15,7 @@ from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import EARLIEST, LATEST
 from tidelog.client.group_resets import RESETTABLE_STATES, Bounds, Offsets, Target, parse_plan, parse_target, write_plan
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.health.findings import counted
 
 
 class Wanted(NamedTuple):
@@ -192,6 +193,8 @@ def _shown(group: str, committed: Mapping[TopicPartition, int], targets: Offsets
     table = Table(
         headings=("GROUP", "TOPIC", "PARTITION", "OLD-OFFSET", "NEW-OFFSET"),
         rows=rows,
-        after="" if is_done else "Nothing was changed; add --execute to reset the offsets.",
+        after=f"Reset the offsets of {counted(len(rows), 'partition')}."
+        if is_done
+        else "Nothing was changed; add --execute to reset the offsets.",
     )
     return Result(document, table)

@@ -16,10 +16,10 @@ from starlette.responses import Response, StreamingResponse
 from tidelog.client.aio.admin.types import TopicDescription
 from tidelog.console.columns import Column, ColumnError, parse_columns
 from tidelog.console.errors import explain
-from tidelog.console.pages.messages import PARTS, Query, bounds_of, formats_of, partitions_of, query_of, rows_of
+from tidelog.console.pages.messages import PARTS, Query, formats_of, partitions_of, query_of, rows_of
 from tidelog.console.pages.routing import Area
 from tidelog.console.pages.topics import show_part, topic_url
-from tidelog.console.reading import FilterError, make_filter
+from tidelog.console.reading import FilterError, bounds_of, make_filter
 from tidelog.console.scan import CursorError, parse_cursor, write_cursor
 from tidelog.console.tail import SECONDS_MAX, TICK_S, Tick
 from tidelog.console.text import duration, rate

@@ -6,16 +6,14 @@ from typing import Any, Final, NamedTuple
 
 from starlette.responses import JSONResponse, Response
 
-from tidelog.client.aio.admin.types import EARLIEST, LATEST, TopicDescription
+from tidelog.client.aio.admin.types import TopicDescription
 from tidelog.client.durations import parse_moment_ms
-from tidelog.client.types import TopicPartition
-from tidelog.console.cluster_view import ClusterView
 from tidelog.console.columns import Cell, Column, cells_of, parse_columns
 from tidelog.console.errors import PageError
 from tidelog.console.formats import Format, Shown, show
 from tidelog.console.pages.routing import Area
 from tidelog.console.pages.topics import show_part
-from tidelog.console.reading import FilterError, make_filter, read
+from tidelog.console.reading import FilterError, bounds_of, make_filter, offsets_at_time, read
 from tidelog.console.scan import Bounds, Cursor, CursorError, Found, Record, parse_cursor, write_cursor
 from tidelog.console.settings import Login
 from tidelog.console.snippets import Place, as_json, snippets_of
@@ -180,7 +178,7 @@ async def _reading(ask: Ask, topic: str, numbers: list[int], query: Query) -> Re
         return Reading(bounds, bounds.end, True)
     begin = bounds.first
     if query.start == "time":
-        begin = await _at_time(ask.view, topic, bounds, parse_moment_ms(query.time))
+        begin = await offsets_at_time(ask.view, topic, bounds, parse_moment_ms(query.time))
     elif query.start == "offset":
         begin = bounds.clamp(dict.fromkeys(bounds.first, parse_number("offset", query.offset or "0")))
     return Reading(bounds, begin, False)
@@ -214,21 +212,6 @@ def _scope(query: Query) -> str:
     partition = "" if query.partition is None else f" of partition {query.partition}"
     start = {"offset": f" from offset {query.offset or 0} on", "time": f" from {query.time} on"}
     return partition + start.get(query.start, "")
-
-
-async def bounds_of(view: ClusterView, topic: str, numbers: list[int]) -> Bounds:
-    """Where partitions begin and end."""
-    wanted = [TopicPartition(topic, each) for each in numbers]
-    first, end = await asyncio.gather(view.offsets_at(wanted, EARLIEST), view.offsets_at(wanted, LATEST))
-    both = [each for each in wanted if each in first and each in end]
-    return Bounds({each.partition: first[each] for each in both}, {each.partition: end[each] for each in both})
-
-
-async def _at_time(view: ClusterView, topic: str, bounds: Bounds, time_ms: int) -> dict[int, int]:
-    """The first offsets at or after a time; the end where there is no such record."""
-    found = await view.offsets_at([TopicPartition(topic, each) for each in bounds.end], time_ms)
-    places = {where.partition: offset for where, offset in found.items()}
-    return {each: places[each] if places.get(each, -1) >= 0 else end for each, end in bounds.end.items()}
 
 
 def rows_of(

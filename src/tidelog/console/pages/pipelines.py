@@ -22,9 +22,8 @@ from tidelog.console.cluster_view import Snapshot
 from tidelog.console.errors import PageError
 from tidelog.console.formats import Format, Shown, show
 from tidelog.console.forms import Act, Done, Field, Form, Values
-from tidelog.console.pages.messages import bounds_of
 from tidelog.console.pages.routing import Area
-from tidelog.console.reading import read
+from tidelog.console.reading import bounds_of, read
 from tidelog.console.scan import CursorError, Record, parse_cursor, write_cursor
 from tidelog.console.web import Ask, link
 from tidelog.spark.pipeline.failing.dead_letters import DeadLetter, FilterError, parse_filter, read_letter
