@@ -53,10 +53,14 @@ def _nothing(_connection: Connection) -> None:
 class Endpoint:
     """A listener and its name."""
 
-    __slots__ = ("is_accepting", "is_resting", "listener", "name", "security_protocol", "tls")
+    __slots__ = ("is_accepting", "is_resting", "is_shared", "listener", "name", "security_protocol", "tls")
 
-    def __init__(self, name: str, security_protocol: str, listener: Listener, tls: ListenerTls | None) -> None:
+    def __init__(
+        self, name: str, security_protocol: str, listener: Listener, tls: ListenerTls | None, *, is_shared: bool = False
+    ) -> None:
         self.name = name
+        self.is_shared = is_shared
+        """Whether other processes accept connections from it, too."""
         self.security_protocol = security_protocol
         self.listener = listener
         self.tls = tls
@@ -130,8 +134,15 @@ class SocketServer:
         self, name: str, host: str, port: int, security_protocol: str = "PLAINTEXT", tls: ListenerTls | None = None
     ) -> Endpoint:
         """Listen on an address without accepting yet; raises OSError when the address cannot be had."""
-        assert (tls is not None) == security_protocol.endswith("SSL"), "a listener with TLS has what it negotiates with"
-        endpoint = Endpoint(name, security_protocol, self._listen(host, port, self._limits), tls)
+        return self._add(Endpoint(name, security_protocol, self._listen(host, port, self._limits), tls))
+
+    def share(self, name: str, listener: Listener, security_protocol: str, tls: ListenerTls | None) -> None:
+        """Accept connections also from an address that other processes accept from; `bind` the own one of that name."""
+        self._add(Endpoint(name, security_protocol, listener, tls, is_shared=True))
+
+    def _add(self, endpoint: Endpoint) -> Endpoint:
+        has_tls = endpoint.security_protocol.endswith("SSL")
+        assert (endpoint.tls is not None) == has_tls, "a listener with TLS has what it negotiates with"
         self._endpoints.append(endpoint)
         return endpoint
 
@@ -142,8 +153,8 @@ class SocketServer:
                 endpoint.tls = tls
 
     def ports(self) -> dict[str, int]:
-        """The port each listener is bound to, by name."""
-        return {endpoint.name: endpoint.port for endpoint in self._endpoints}
+        """The port of its own that each listener is bound to, by name."""
+        return {endpoint.name: endpoint.port for endpoint in self._endpoints if not endpoint.is_shared}
 
     def start_accepting(self) -> None:
         """From here on clients are served."""
