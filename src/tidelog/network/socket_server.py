@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.network.buffers import BufferPool
 from tidelog.network.connection import Connection, Dispatch
+from tidelog.network.control_first import ControlFirst
 from tidelog.network.limits import CONTROL_REQUESTS_MAX, ConnectionQuotas, NetworkLimits, RequestChannel
 from tidelog.network.listener import Listen, Listener, listen_tcp
 from tidelog.network.log_rate_limit import LogRateLimit
@@ -122,6 +123,8 @@ class SocketServer:
         self._after_flush: list[Callable[[], None]] = []
         self._sender = new_sender(loop)
         self._polling: AdaptivePolling | None = None
+        self.control_first: ControlFirst | None = None
+        """Set while there are connections that go first."""
         self._is_turn_scheduled = False
         self._is_turn_ending = False
         self._is_accepting = False
@@ -313,6 +316,10 @@ class SocketServer:
         """Remove all state of a closed connection, before its socket is closed."""
         if self._sender is not None:
             self._sender.collect()
+        if self.control_first is not None:
+            self.control_first.discard(connection)
+            if not len(self.control_first):
+                self.control_first = None
         self._loop.remove_reader(connection.fd)
         self._loop.remove_writer(connection.fd)
         del self.connections[connection.fd]
@@ -323,6 +330,16 @@ class SocketServer:
         self.quotas.release(session.listener, session.address)
         for endpoint in self._endpoints:
             self._accept_on(endpoint)
+
+    def serve_first(self, connection: Connection) -> None:
+        """Serve a connection before those of clients from now on: brokers and the controller ask on it.
+
+        Only in a process of its own, where polls are made and descriptors are the system's.
+        """
+        if self._polling is not None and not connection.is_closed:
+            if self.control_first is None:
+                self.control_first = ControlFirst(self._on_turn_end)
+            self.control_first.add(connection)
 
     def read_soon(self, connection: Connection) -> None:
         """Have a connection read what its transport holds, after the others had their turn."""
