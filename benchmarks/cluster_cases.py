@@ -377,9 +377,7 @@ CLUSTER_CASES: Final = {
             (
                 Figure("idle", "a request of the controller, idle broker, p99", "ms", Better.LOWER),
                 Figure("median", "a request of the controller, 200 connections busy, p50", "ms", Better.LOWER),
-                Figure(
-                    "p99", "a request of the controller, 200 connections busy, p99", "ms", Better.LOWER, below(5)
-                ),
+                Figure("p99", "a request of the controller, 200 connections busy, p99", "ms", Better.LOWER, below(5)),
                 Figure("rate", "these connections meanwhile, 16 KB each", "requests/s"),
             ),
             is_tidelog_only=True,
