@@ -29,6 +29,7 @@ from benchmarks.cases import (
     times_kafka,
 )
 from benchmarks.clusters import BROKERS, BrokerCluster
+from benchmarks.control_plane import control_plane
 from benchmarks.following import FollowingProducer, PacedProducers
 from benchmarks.lab import DELETION_SECONDS_MAX, Bench, reply_size
 from benchmarks.more_brokers import SIZES, more_brokers
@@ -367,6 +368,17 @@ CLUSTER_CASES: Final = {
                 ),
                 Figure("two", "two brokers over one", "×"),
                 Figure("three", "three brokers over one", "×"),
+            ),
+            is_tidelog_only=True,
+        ),
+        Case(
+            "control",
+            control_plane,
+            (
+                Figure("idle", "a request of the controller, idle broker, p99", "ms", Better.LOWER),
+                Figure("median", "a request of the controller, 200 connections busy, p50", "ms", Better.LOWER),
+                Figure("p99", "a request of the controller, 200 connections busy, p99", "ms", Better.LOWER, below(5)),
+                Figure("rate", "these connections meanwhile, 16 KB each", "requests/s"),
             ),
             is_tidelog_only=True,
         ),

@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 
 from tidelog.network.connection import SLOTS_MAX, Connection, Slot
+from tidelog.network.control_first import READS_MAX
 from tidelog.network.limits import NetworkLimits
 from tidelog.network.socket_server import SocketServer
 from tidelog.storage._files import FileSlice, OpenFile
@@ -104,6 +105,45 @@ def test_replies_leave_in_request_order_whatever_order_they_are_given_in() -> No
             assert await receive(client, 15) == frame(b"a") + frame(b"b") + frame(b"c")
 
     run(body, answer=lambda slot, request: None)
+
+
+def test_a_connection_that_goes_first_is_served_and_answered_amid_a_turn_of_many_others() -> None:
+    """Forty clients have a request there in one turn; the controller's is served after a few of them."""
+    order: list[bytes] = []
+    answered: list[int] = []
+
+    async def body(peer: Peer) -> None:
+        peer.server.start_polling()
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(peer.connect()) for _ in range(40)]
+            control = stack.enter_context(peer.connect())
+            for client in (*clients, control):
+                await send(client, frame(b"hello"))
+                assert await receive(client, 9) == frame(b"hello")
+            peer.server.serve_first(peer.slots[-1].connection)
+            order.clear()
+
+            def look(slot: Slot, request: bytes) -> None:
+                order.append(request)
+                with contextlib.suppress(BlockingIOError):
+                    if control.recv(100, socket.MSG_PEEK):
+                        answered.append(len(order))
+                echo(slot, request)
+
+            peer._answer = look
+            for client in clients:
+                client.send(frame(b"data"))
+            control.send(frame(b"control"))
+            for client in clients:
+                assert await receive(client, 8) == frame(b"data")
+            assert await receive(control, 11) == frame(b"control")
+            assert peer.server.control_first is not None
+            control.close()
+            await until(lambda: peer.server.control_first is None)
+
+    run(body)
+    assert order.index(b"control") <= READS_MAX
+    assert min(answered) <= READS_MAX + 2
 
 
 def test_a_frame_may_arrive_byte_by_byte() -> None:

@@ -75,7 +75,13 @@ class _Follower:
         parts.settings.replace(layers)
         config = layers.config
         known = settings_without_effect(before.originals)
-        warn_of_idle_settings([each for each in settings_without_effect(config.originals) if each not in known])
+        warn_of_idle_settings(
+            [
+                each
+                for each in settings_without_effect(config.originals)
+                if each not in known or config.originals.get(each) != before.originals.get(each)
+            ]
+        )
         parts.network.update_limits(network_limits(config, base.surroundings.socket_descriptors_max()))
         await base.background.run(partial(parts.listener_security.read, config))
         parts.listener_security.apply(parts.network, self._authentication)

@@ -214,6 +214,10 @@ class Server:
                 where = f"{listener.host or '0.0.0.0'}:{listener.port}"  # noqa: S104 - only said, not bound
                 text = f"cannot listen on {where}: {cause.strerror or cause}; change listeners"
                 raise OSError(cause.errno, text) from cause
+            shared = self._surroundings.shared_listeners.get(listener.name)
+            if shared is not None:
+                tls = node.listener_security.tls_of(listener)
+                node.socket_server.share(listener.name, shared, listener.security_protocol, tls)
             if not position:
                 self.address = (listener.host or "127.0.0.1", endpoint.port)
 
@@ -334,22 +338,38 @@ def _reach_nothing(_place: str) -> None:
     """A place is passed without a crash."""
 
 
-def run(config: BrokerConfig, on_ready: Callable[[str], None], reach: Callable[[str], None] | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; returns the process's exit code. `reach` is for the testing kit."""
+def run(
+    config: BrokerConfig,
+    on_ready: Callable[[str], None],
+    reach: Callable[[str], None] | None = None,
+    surroundings: Surroundings | None = None,
+    lifeline: int | None = None,
+) -> int:
+    """Serve until SIGTERM or SIGINT; returns the process's exit code. `reach` is for the testing kit.
+
+    `lifeline` is the reading end of a pipe: the broker also stops when that is closed at its other end.
+    """
     import sys
 
     sys.setswitchinterval(_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_serve(Server(config, reach=reach), on_ready))
+        return runner.run(_serve(Server(config, surroundings, reach=reach), on_ready, lifeline))
 
 
-async def _serve(server: Server, on_ready: Callable[[str], None]) -> int:
+async def _serve(server: Server, on_ready: Callable[[str], None], lifeline: int | None) -> int:
     import signal
 
     loop = asyncio.get_running_loop()
     stop_asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_asked.set)
+    if lifeline is not None:
+
+        def on_supervisor_gone() -> None:
+            loop.remove_reader(lifeline)
+            stop_asked.set()
+
+        loop.add_reader(lifeline, on_supervisor_gone)
     _raise_descriptor_limit()
     await server.start()
     collection = GarbageCollection(loop, lambda: server.node.slices.unfinished > 0)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 import resource
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.broker.hosting.cleaner import CleanerWorker, WorkerProcess
@@ -18,7 +18,7 @@ from tidelog.broker.stores import open_store
 from tidelog.config import BrokerConfig
 from tidelog.metadata.store import Store
 from tidelog.network.limits import UNLIMITED
-from tidelog.network.listener import Listen, listen_tcp
+from tidelog.network.listener import Listen, Listener, listen_tcp
 from tidelog.timing import Clock
 
 _FILE_DESCRIPTORS_MIN: Final = 16
@@ -55,11 +55,15 @@ class Surroundings:
     open_store: Callable[[BrokerConfig, Sequence[str]], Store]
     """A session with the metadata tree, given the settings and the log directories that can be used."""
     new_cleaner_worker: Callable[[], CleanerWorker] = WorkerProcess
+    shared_listeners: Mapping[str, Listener] = field(default_factory=dict)
+    """By name: addresses that all processes of this machine accept from, beside this broker's own of that name."""
     is_clustered: bool = False
     """Whether other brokers share the tree: a controller then decides, and leaders have followers."""
 
     @classmethod
-    def of_this_machine(cls, config: BrokerConfig | None = None) -> Surroundings:
+    def of_this_machine(
+        cls, config: BrokerConfig | None = None, shared_listeners: Mapping[str, Listener] | None = None
+    ) -> Surroundings:
         """The real ones; by `config` other brokers may share the metadata tree."""
         return cls(
             clock=SystemClock(),
@@ -68,6 +72,7 @@ class Surroundings:
             listen=listen_tcp,
             socket_descriptors_max=_socket_descriptors,
             open_store=open_store,
+            shared_listeners=shared_listeners or {},
             is_clustered=config is not None and not config.is_alone,
         )
 

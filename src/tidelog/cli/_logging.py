@@ -38,6 +38,10 @@ class TextFormatter(logging.Formatter):
     def __init__(self) -> None:
         super().__init__("[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
 
+    def set_part(self, part: str) -> None:
+        """Say in each line which of this machine's processes it is from."""
+        self._style._fmt = f"[%(asctime)s] [{part}] %(levelname)s %(message)s (%(name)s)"
+
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
         record.message = _printable(record.message)
         return super().formatMessage(record)
@@ -50,11 +54,17 @@ class LineFormatter(logging.Formatter):
         """`line` writes the fields of an event."""
         super().__init__()
         self._line = line
+        self._part: Mapping[str, str] = {}
+
+    def set_part(self, part: str) -> None:
+        """Say in each line which of this machine's processes it is from."""
+        self._part = {"process": part}
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {
             "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03d}Z",
             "level": record.levelname,
+            **self._part,
             "logger": record.name,
             "message": record.getMessage(),
         }

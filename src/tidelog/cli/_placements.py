@@ -14,7 +14,7 @@ from tidelog.cli.progress import progress
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import TopicDescription
 from tidelog.client.types import TopicPartition
-from tidelog.metadata.placement import change_replication_factor, place_replicas
+from tidelog.metadata.placement import Located, change_replication_factor, failure_domains, place_replicas
 
 Plan = dict[TopicPartition, tuple[int, ...]]
 """The brokers that are to have each partition, the preferred leader first."""
@@ -31,7 +31,7 @@ class Brokers(NamedTuple):
 
 def usable_brokers(admin: Admin, chosen: Sequence[int] | None = None) -> Brokers:
     """The brokers that are alive, or those of them that are chosen."""
-    racks = {node.node_id: node.rack for node in admin.describe_cluster().nodes}
+    racks = failure_domains({node.node_id: Located(node.rack, node.host) for node in admin.describe_cluster().nodes})
     alive = sorted(racks)
     unknown = sorted(set(chosen or ()).difference(alive))
     if unknown:

@@ -18,6 +18,7 @@ from tidelog.cli.errors import explain
 COMMANDS: Final[Mapping[str, str]] = {
     "serve": "tidelog.cli._serve_help",
     "cluster": "tidelog.cli.cluster",
+    "cores": "tidelog.cli.cores",
     "adopt": "tidelog.cli.adopt",
     "topic": "tidelog.cli.topic",
     "reassign": "tidelog.cli.reassign",

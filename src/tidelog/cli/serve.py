@@ -5,17 +5,25 @@ Called by `tidelog.__main__` without a command line framework: every import here
 
 import sys
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from functools import partial
+from os.path import abspath, isdir, join
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidelog.config import BrokerConfig
 
 HELP: Final = """\
-Usage: tidelog serve [--config FILE] [--set name=value ...] [--log-level LEVEL] [--log-format FORMAT]
-                     [--console[=HOST:PORT]]
+Usage: tidelog serve [--config FILE] [--set name=value ...] [--cores N|auto] [--log-level LEVEL]
+                     [--log-format FORMAT] [--console[=HOST:PORT]]
 
-Run one broker. Kafka clients can connect as soon as it prints `tidelog ready HOST:PORT` on stdout.
+Run a broker on this machine. Kafka clients can connect as soon as it prints `tidelog ready HOST:PORT` on stdout.
 
 Options:
   --config FILE       properties file with the settings of Kafka's server.properties
   --set name=value    one setting, which overrides the file; may be repeated
+  --cores N|auto      how many cores serve clients, behind one address; auto: all of them (tidelog.cores)  [default: 1]
   --log-level LEVEL   debug, info, warning or error  [default: info]
   --log-format FORMAT text, logfmt (key=value) or json; the last two have a line for each event  [default: text]
   --console[=HOST:PORT]
@@ -73,13 +81,13 @@ def main(arguments: Sequence[str]) -> int:
     from tidelog.cli._logging import configure_logging
 
     configure_logging(options.log_level, options.log_format, sys.stderr)
-    from tidelog.broker.server import run
     from tidelog.metadata.errors import StoreError
     from tidelog.storage.errors import StorageError
 
     try:
+        run = _serving(config)
         if options.console is None:
-            return run(config, on_ready=announce)
+            return run(announce)
         from tidelog.cli._console_process import ConsoleProcess
 
         with ConsoleProcess(options.console, options.console_config) as console:
@@ -88,13 +96,37 @@ def main(arguments: Sequence[str]) -> int:
                 announce(address)
                 console.start(address)
 
-            return run(config, on_ready=on_ready)
+            return run(on_ready)
     except ConfigError as error:
         return _fail(str(error), EXIT_MISUSED)
     except (StorageError, StoreError) as error:
         return _fail(str(error), EXIT_FAILED)
     except OSError as error:
         return _fail(_os_error_text(error), EXIT_FAILED)
+
+
+def _serving(config: "BrokerConfig") -> "Callable[[Callable[[str], None]], int]":
+    """What serves until a signal: one broker in this process, or a process for each core. Raises ConfigError."""
+    from tidelog.storage.directories.log_directory import CORES_DIRECTORY
+
+    if config.tidelog_cores == "1" and not any(isdir(join(each, CORES_DIRECTORY)) for each in config.log_dirs):
+        from tidelog.broker.server import run
+
+        return partial(run, config)
+    from tidelog.cluster.cores.layout import core_count
+
+    count = core_count(config)
+    if count > 1:
+        from tidelog.cluster.cores.supervisor import CoreSupervisor
+
+        return lambda on_ready: CoreSupervisor(config, count, on_ready).run()
+    from tidelog.broker.server import run
+    from tidelog.broker.stores import open_store
+    from tidelog.cluster.cores.moves import needs_settling, settle
+
+    if needs_settling(config, count):
+        settle(config, count, lambda: open_store(config, [abspath(each) for each in config.log_dirs]))
+    return partial(run, config)
 
 
 def announce(address: str) -> None:
@@ -120,7 +152,7 @@ def parse_arguments(arguments: Sequence[str]) -> ServeOptions:
             # Its value is optional, so it is only taken after an equals sign.
             console = value or DEFAULT_CONSOLE
             continue
-        if option not in {"--config", "--set", "--log-level", "--log-format", "--console-config"}:
+        if option not in {"--config", "--set", "--log-level", "--log-format", "--console-config", "--cores"}:
             raise UsageError(f"unknown argument {word!r}")
         if not equals:
             value = next(words, "")
@@ -131,7 +163,9 @@ def parse_arguments(arguments: Sequence[str]) -> ServeOptions:
         elif option == "--console-config":
             console_config = value
         elif option == "--set":
-            settings.append(_parse_setting(value))
+            settings.append(parse_setting(value))
+        elif option == "--cores":
+            settings.append(("tidelog.cores", value))
         elif option == "--log-level":
             log_level = _one_of(option, value, _LOG_LEVELS)
         else:
@@ -145,7 +179,8 @@ def _one_of(option: str, value: str, choices: Sequence[str]) -> str:
     return value.lower()
 
 
-def _parse_setting(text: str) -> tuple[str, str]:
+def parse_setting(text: str) -> tuple[str, str]:
+    """`name=value` as a pair; raises UsageError."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise UsageError(f"--set {text!r} is not name=value")

@@ -61,6 +61,13 @@ def _principals_problem(value: str) -> str | None:
     return None
 
 
+def _cores_problem(value: str) -> str | None:
+    is_count = value.isascii() and value.isdigit() and 1 <= len(value) <= 4 and 1 <= int(value) <= _CORES_MAX
+    return None if value == "auto" or is_count else f"{value!r} must be auto or from 1 to {_CORES_MAX}"
+
+
+_CORES_MAX: Final = 256
+CORES: Final = Check(f"1 to {_CORES_MAX}, or `auto`", _cores_problem)
 MIGRATION_POLICY: Final = Check(", ".join(MIGRATION_POLICIES), _migration_problem)
 REBALANCE_PROTOCOLS: Final = Check("classic, consumer", _protocols_problem)
 GZIP_LEVEL: Final = Check("1 to 9, or -1", _gzip_problem)

@@ -90,10 +90,12 @@ class ConnectionSettings(Settings, area="Network and connections"):
         doc="Bytes of requests held in memory before the broker pauses reading from clients; -1 sets no limit.")
     num_network_threads: int = setting(
         "num.network.threads", 3, importance="high", at_least=1, dynamic="cluster-wide",
-        ignored="one event loop serves all connections", doc="Threads that read requests and send replies.")
+        ignored="a broker process serves all connections on one core: set tidelog.cores for more",
+        doc="Threads that read requests and send replies.")
     num_io_threads: int = setting(
         "num.io.threads", 8, importance="high", at_least=1, dynamic="cluster-wide",
-        ignored="requests run on the event loop", doc="Threads that process requests.")
+        ignored="a broker process runs requests on one core: set tidelog.cores for more",
+        doc="Threads that process requests.")
     background_threads: int = setting(
         "background.threads", 10, importance="high", at_least=1, dynamic="cluster-wide",
         doc="Threads for work that blocks or burns CPU: fsync, recovery, deletion of directories.")

@@ -28,9 +28,18 @@ class ServerSettings(Settings, area="Broker"):
         "metadata.socket", None, importance="high",
         doc="Unix socket of the metadata tree that `tidelog cluster up` serves to the brokers of one machine. "
             "Not in Kafka.")
+    tidelog_cores: str = setting(
+        "tidelog.cores", "1", importance="high", validator=checks.CORES,
+        doc="How many processor cores serve clients, each by a broker process of its own behind one address; `auto` is "
+            "one for each core that this process may use. Partitions are spread over them. Not in Kafka.")
+    tidelog_cores_port_step: int = setting(
+        "tidelog.cores.port.step", 100, at_least=1, at_most=10_000,
+        doc="With several cores, core number N has ports of its own this many times N above those of `listeners`, "
+            "`advertised.listeners` and `metrics.listeners`. Not in Kafka.")
     broker_rack: str | None = setting(
         "broker.rack", None,
-        doc="Rack of the broker; replicas are spread over racks, and consumers may fetch from a follower in theirs.")
+        doc="Rack of the broker; replicas are spread over racks, and consumers may fetch from a follower in theirs. "
+            "Not set: with `tidelog.cores` above 1 the host, so that replicas go to different machines.")
     controlled_shutdown_enable: bool = setting(
         "controlled.shutdown.enable", True, doc="Hand over leadership before stopping.")
     controlled_shutdown_max_retries: int = setting(

@@ -114,7 +114,7 @@ def preferred_leaders(seen: Snapshot) -> Iterator[Finding]:
 
 def replication(seen: Snapshot) -> Iterator[Finding]:
     """Topics whose settings let one failure stop or lose something, in clusters that could do better."""
-    brokers = len(seen.broker_ids)
+    brokers = len({*seen.machines.values()})
     if brokers < 2:
         return
     single = {name for name, topic in seen.topics.items() if any(len(each.replicas) < 2 for each in topic.partitions)}
@@ -204,8 +204,26 @@ def open_listeners(seen: Snapshot) -> Iterator[Finding]:
                 yield Finding(Level.WARNING, f"broker {broker}", text, advice)
 
 
+def one_machine(seen: Snapshot) -> Iterator[Finding]:
+    """Replicas on several cores of one machine are lost together."""
+    machines = seen.machines
+    if len({*machines.values()}) < 2:
+        return
+    together = {
+        name
+        for name, each in _partitions(seen)
+        if len(each.replicas) > 1 and len({machines.get(replica, str(replica)) for replica in each.replicas}) == 1
+    }
+    if together:
+        advice = (
+            "They are lost together. `tidelog reassign generate` places replicas on different machines; "
+            "`tidelog reassign execute` moves them."
+        )
+        yield about_topics(Level.WARNING, together, "have partitions with all replicas on one machine", advice)
+
+
 def internal_replication(seen: Snapshot) -> Iterator[Finding]:
-    wanted = min(REPLICAS_WANTED, len(seen.broker_ids))
+    wanted = min(REPLICAS_WANTED, len({*seen.machines.values()}))
     names = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
     for broker, settings in seen.broker_settings.items():
         for name in names:
@@ -330,6 +348,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     long_transactions,
     lost_positions,
     replication,
+    one_machine,
     unclean_elections,
     temporary_directories,
     open_listeners,

@@ -78,6 +78,11 @@ class Snapshot:
     def broker_ids(self) -> list[int]:
         return sorted(node.node_id for node in self.cluster.nodes)
 
+    @property
+    def machines(self) -> dict[int, str]:
+        """What fails at once, by broker: its host, if it has a rack, as the cores of a machine have; else itself."""
+        return {node.node_id: str(node.node_id) if node.rack is None else node.host for node in self.cluster.nodes}
+
 
 async def take(admin: AsyncAdmin, now_ms: int) -> Snapshot:
     """Look at everything. Raises ClientError only if the cluster cannot be reached at all."""

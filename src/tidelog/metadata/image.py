@@ -7,6 +7,7 @@ grows with each change, so that a response made from the image can be cached unt
 from collections.abc import Iterable, Mapping, ValuesView
 from typing import Final, NamedTuple
 
+from tidelog.metadata.placement import Located
 from tidelog.metadata.tree import NO_LEADER, BrokerRegistration, Endpoint, PartitionState, ReplicaAssignment
 from tidelog.wire.primitives import NO_UUID
 
@@ -29,6 +30,11 @@ class BrokerImage(NamedTuple):
     def of(cls, registration: BrokerRegistration, epoch: int = -1) -> "BrokerImage":
         endpoints = {endpoint.listener: endpoint for endpoint in registration.endpoints}
         return cls(registration.broker_id, endpoints, registration.rack, epoch)
+
+    @property
+    def location(self) -> Located:
+        """Its rack, and the host that it says it is on."""
+        return Located(self.rack, next((each.host for each in self.endpoints.values()), ""))
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Its address on the listener that the client is connected to."""

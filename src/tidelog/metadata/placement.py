@@ -13,7 +13,8 @@ Five brokers, ten partitions, three replicas, starting at 0:
               p7  p8  p9  p5  p6
 
 With racks, the brokers are arranged so that neighbours stand in different racks, and a broker is passed over while its
-rack has a replica and another rack has none: a partition survives the loss of a rack if it can.
+rack has a replica and another rack has none: a partition survives the loss of a rack if it can. Where not every broker
+has a rack, and some of them share a machine, the machine takes its place (`failure_domains`).
 
 A partition that exists keeps its leader when the number of its replicas changes; added ones follow the same rule.
 """
@@ -24,6 +25,22 @@ from itertools import chain
 from typing import NamedTuple
 
 from tidelog.wire.errors import ApiError, ErrorCode
+
+
+class Located(NamedTuple):
+    """Where a broker is."""
+
+    rack: str | None
+    host: str
+
+
+def failure_domains(brokers: Mapping[int, Located]) -> dict[int, str | None]:
+    """What fails together, by broker: its rack or, unless all have one, its host where some hosts have several."""
+    racks = {broker_id: each.rack for broker_id, each in brokers.items()}
+    hosts = {broker_id: each.host for broker_id, each in brokers.items()}
+    if None in racks.values() and 1 < len(set(hosts.values())) < len(hosts):
+        return dict(hosts)
+    return racks
 
 
 def place_replicas(

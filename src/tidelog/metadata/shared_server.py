@@ -82,6 +82,11 @@ class SharedTreeServer:
         self._worker = asyncio.create_task(self._work(self._requests))
         self._server = await asyncio.start_unix_server(self._accept, sock=listener)
 
+    async def wait_until_left(self) -> None:
+        """Returns when no client is connected any more."""
+        while self._sessions:
+            await asyncio.wait(set(self._sessions.values()))
+
     async def stop(self) -> None:
         """End all sessions and close the tree. Stopping twice does nothing."""
         if self._server is None or self._worker is None or self._requests is None:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from tidelog.metadata import paths
 from tidelog.metadata.errors import BadVersionError, NodeExistsError, NoNodeError
 from tidelog.metadata.image import ClusterImage, PartitionImage, TopicImage
-from tidelog.metadata.placement import place_replicas
+from tidelog.metadata.placement import failure_domains, place_replicas
 from tidelog.metadata.store import Create, Delete, Operation, Set, Store
 from tidelog.metadata.topic_names import check_topic_name
 from tidelog.metadata.tree import (
@@ -123,7 +123,7 @@ def plan_topic(
             factor,
             start_index=start_index,
             follower_shift=follower_shift,
-            racks={broker.broker_id: broker.rack for broker in image.brokers()},
+            racks=failure_domains({broker.broker_id: broker.location for broker in image.brokers()}),
         )
     states = _first_states(replicas, alive, controller_epoch)
     return NewTopic(name, random_uuid(random_bytes), tuple(replicas), states, overrides)

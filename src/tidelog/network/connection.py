@@ -247,8 +247,18 @@ class Connection:
 
     # --- in ---
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the event loop watches for what arrives."""
+        return not (self._paused or self.is_closed)
+
     def on_readable(self) -> None:
         """Called by the event loop whenever bytes may be there."""
+        control_first = self.server.control_first
+        if control_first is not None:
+            control_first.before_read()
+            if self.is_closed:
+                return
         try:
             if self._read_only_frame() if self._buffer is None else not self._read():
                 return

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.network.buffers import BufferPool
 from tidelog.network.connection import Connection, Dispatch
+from tidelog.network.control_first import ControlFirst
 from tidelog.network.limits import (
     CONTROL_REQUESTS_MAX,
     ConnectionQuotas,
@@ -59,10 +60,14 @@ def _nothing(_connection: Connection) -> None:
 class Endpoint:
     """A listener and its name."""
 
-    __slots__ = ("is_accepting", "is_resting", "listener", "name", "security_protocol", "tls")
+    __slots__ = ("is_accepting", "is_resting", "is_shared", "listener", "name", "security_protocol", "tls")
 
-    def __init__(self, name: str, security_protocol: str, listener: Listener, tls: ListenerTls | None) -> None:
+    def __init__(
+        self, name: str, security_protocol: str, listener: Listener, tls: ListenerTls | None, *, is_shared: bool = False
+    ) -> None:
         self.name = name
+        self.is_shared = is_shared
+        """Whether other processes accept connections from it, too."""
         self.security_protocol = security_protocol
         self.listener = listener
         self.tls = tls
@@ -124,6 +129,8 @@ class SocketServer:
         self._after_flush: list[Callable[[], None]] = []
         self._sender = new_sender(loop)
         self._polling: AdaptivePolling | None = None
+        self.control_first: ControlFirst | None = None
+        """Set while there are connections that go first."""
         self._is_turn_scheduled = False
         self._is_turn_ending = False
         self._is_accepting = False
@@ -136,8 +143,15 @@ class SocketServer:
         self, name: str, host: str, port: int, security_protocol: str = "PLAINTEXT", tls: ListenerTls | None = None
     ) -> Endpoint:
         """Listen on an address without accepting yet; raises OSError when the address cannot be had."""
-        assert (tls is not None) == security_protocol.endswith("SSL"), "a listener with TLS has what it negotiates with"
-        endpoint = Endpoint(name, security_protocol, self._listen(host, port, self._limits), tls)
+        return self._add(Endpoint(name, security_protocol, self._listen(host, port, self._limits), tls))
+
+    def share(self, name: str, listener: Listener, security_protocol: str, tls: ListenerTls | None) -> None:
+        """Accept connections also from an address that other processes accept from; `bind` the own one of that name."""
+        self._add(Endpoint(name, security_protocol, listener, tls, is_shared=True))
+
+    def _add(self, endpoint: Endpoint) -> Endpoint:
+        has_tls = endpoint.security_protocol.endswith("SSL")
+        assert (endpoint.tls is not None) == has_tls, "a listener with TLS has what it negotiates with"
         self._endpoints.append(endpoint)
         return endpoint
 
@@ -148,8 +162,8 @@ class SocketServer:
                 endpoint.tls = tls
 
     def ports(self) -> dict[str, int]:
-        """The port each listener is bound to, by name."""
-        return {endpoint.name: endpoint.port for endpoint in self._endpoints}
+        """The port of its own that each listener is bound to, by name."""
+        return {endpoint.name: endpoint.port for endpoint in self._endpoints if not endpoint.is_shared}
 
     def start_accepting(self) -> None:
         """From here on clients are served."""
@@ -308,6 +322,10 @@ class SocketServer:
         """Remove all state of a closed connection, before its socket is closed."""
         if self._sender is not None:
             self._sender.collect()
+        if self.control_first is not None:
+            self.control_first.discard(connection)
+            if not len(self.control_first):
+                self.control_first = None
         self._loop.remove_reader(connection.fd)
         self._loop.remove_writer(connection.fd)
         del self.connections[connection.fd]
@@ -318,6 +336,16 @@ class SocketServer:
         self.quotas.release(session.listener, session.address)
         for endpoint in self._endpoints:
             self._accept_on(endpoint)
+
+    def serve_first(self, connection: Connection) -> None:
+        """Serve a connection before those of clients from now on: brokers and the controller ask on it.
+
+        Only in a process of its own, where polls are made and descriptors are the system's.
+        """
+        if self._polling is not None and not connection.is_closed:
+            if self.control_first is None:
+                self.control_first = ControlFirst(self._on_turn_end)
+            self.control_first.add(connection)
 
     def read_soon(self, connection: Connection) -> None:
         """Have a connection read what its transport holds, after the others had their turn."""

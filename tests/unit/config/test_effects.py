@@ -29,7 +29,7 @@ from tidelog.config.updates import checked_topic, updated_layers
 PACKAGE = Path(tidelog.__file__).parent
 
 # Clients have settings of the same names; declarations, checks among settings and updates decide nothing in a broker.
-ROOMS = ("broker", "network", "replication", "storage", "metadata", "security", "config")
+ROOMS = ("broker", "cluster", "network", "replication", "storage", "metadata", "security", "config")
 NO_READERS = ("_cross_checks.py", "updates.py")
 # Brokers log in to each other as clients do.
 SHARED = (PACKAGE / "client" / "logins.py", PACKAGE / "client" / "oauth_login.py")
@@ -148,7 +148,7 @@ def test_the_description_says_that_a_setting_has_no_effect() -> None:
     assert (
         BrokerConfig.settings["num.io.threads"]
         .described()
-        .startswith("**No effect:** requests run on the event loop. ")
+        .startswith("**No effect:** a broker process runs requests on one core: set tidelog.cores for more. ")
     )
     assert BrokerConfig.settings["zookeeper.ssl.crl.enable"].described().startswith("**Only the default is accepted:**")
     assert not BrokerConfig.settings["num.partitions"].described().startswith("**")

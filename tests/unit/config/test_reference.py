@@ -51,6 +51,8 @@ UNDOCUMENTED_IN_KAFKA: Final = {
 OUR_OWN: Final = {
     "metadata.socket",
     "metrics.listeners",
+    "tidelog.cores",
+    "tidelog.cores.port.step",
     "tidelog.delay.enable",
     "tidelog.delay.max.ms",
     "tidelog.slow.request.ms",

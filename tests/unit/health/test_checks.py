@@ -210,3 +210,27 @@ def test_one_replica_is_enough_where_a_partition_has_no_more() -> None:
     assert [each.text for each in found(seen) if each.level is Level.BAD] == []
     seen.topics = {"orders": topic(replicas=(1, 2), in_sync=(1,))}
     assert ["min.insync.replicas=2" in each.text for each in found(seen) if each.level is Level.BAD] == [True]
+
+
+def on_machines(*hosts: str) -> ClusterDescription:
+    nodes = tuple(BrokerNode(number, host, 9092 + number, host) for number, host in enumerate(hosts, 1))
+    return ClusterDescription("id", 1, nodes)
+
+
+def test_the_cores_of_one_machine_are_one_place_for_replicas() -> None:
+    seen = healthy()
+    seen.cluster = on_machines("a", "a", "a")
+    seen.topics = {"orders": topic(replicas=(1,), in_sync=(1,))}
+    seen.broker_settings = {
+        1: {"offsets.topic.replication.factor": "1", "transaction.state.log.replication.factor": "1"}
+    }
+    assert found(seen) == []
+
+
+def test_replicas_on_cores_of_one_machine_are_named_if_there_is_another_machine() -> None:
+    seen = healthy()
+    seen.cluster = on_machines("a", "a", "b")
+    seen.topics = {"orders": topic(replicas=(1, 2), in_sync=(1, 2))}
+    assert "all replicas on one machine" in " ".join(each.text for each in found(seen))
+    seen.topics = {"orders": topic(replicas=(1, 3), in_sync=(1, 3))}
+    assert "all replicas on one machine" not in " ".join(each.text for each in found(seen))

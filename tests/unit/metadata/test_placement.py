@@ -1,6 +1,12 @@
 import pytest
 
-from tidelog.metadata.placement import alternate_racks, change_replication_factor, place_replicas
+from tidelog.metadata.placement import (
+    Located,
+    alternate_racks,
+    change_replication_factor,
+    failure_domains,
+    place_replicas,
+)
 from tidelog.wire.errors import ApiError, ErrorCode
 
 
@@ -136,3 +142,23 @@ def test_brokers_that_may_not_be_used_are_replaced_leaders_too() -> None:
 def test_a_factor_above_the_number_of_brokers_is_refused_for_partitions_that_exist() -> None:
     with pytest.raises(ApiError, match="larger than available brokers: 2"):
         change_replication_factor([(1,)], [1, 2], 3)
+
+
+def test_machines_take_the_place_of_racks_where_several_brokers_share_one() -> None:
+    """Two machines of two cores each, whose racks are known on one machine only."""
+    brokers = {1: Located("a", "a"), 2: Located("a", "a"), 3: Located(None, "b"), 4: Located(None, "b")}
+    domains = failure_domains(brokers)
+    assert domains == {1: "a", 2: "a", 3: "b", 4: "b"}
+    for replicas in place_replicas([1, 2, 3, 4], 12, 2, racks=domains):
+        assert len({domains[each] for each in replicas}) == 2
+
+
+def test_machines_change_nothing_where_each_has_one_broker_or_all_share_one() -> None:
+    apart = {1: Located(None, "b"), 2: Located(None, "a")}
+    together = {1: Located(None, "a"), 2: Located(None, "a")}
+    assert failure_domains(apart) == failure_domains(together) == {1: None, 2: None}
+    assert failure_domains({1: Located("x", "a"), 2: Located("y", "a"), 3: Located("y", "b")}) == {
+        1: "x",
+        2: "y",
+        3: "y",
+    }

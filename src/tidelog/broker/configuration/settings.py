@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 
 CLUSTER_DEFAULT: Final = "<default>"
 
+_THREADS: Final = ("num.network.threads", "num.io.threads")
+"""With these Kafka uses more cores."""
+
 
 def load_dynamic_layers(store: Store, broker_id: int, static: Mapping[str, str]) -> ConfigLayers:
     """The static settings with what the tree holds for the cluster and for this broker laid over them.
@@ -88,7 +91,9 @@ def limit_replication(quotas: ReplicationQuotas, layers: ConfigLayers) -> None:
 def warn_of_idle_settings(names: Collection[str], owner: str = "the broker") -> None:
     """Log, in one line, the settings that were accepted and that nothing reads."""
     if names:
-        logger.warning("settings of %s that have no effect in Tidelog: %s", owner, ", ".join(names))
+        threads = [name for name in names if name.endswith(_THREADS)]
+        instead = f"set tidelog.cores instead of {' and '.join(threads)}; " if threads else ""
+        logger.warning("%ssettings of %s that have no effect in Tidelog: %s", instead, owner, ", ".join(names))
 
 
 def network_limits(config: BrokerConfig, socket_descriptors_max: int) -> NetworkLimits:

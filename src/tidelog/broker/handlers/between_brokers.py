@@ -10,5 +10,7 @@ if TYPE_CHECKING:
 
 
 async def handle(request: Message, context: Context) -> Message:
-    """Carry out the request; which ones there are is up to the topology."""
+    """Carry out the request; which ones there are is up to the topology. The next ones go before those of clients."""
+    connection = context.slot.connection
+    connection.server.serve_first(connection)
     return await context.node.topology.serve_broker(request, context.api_version)

@@ -16,6 +16,7 @@ from tidelog.broker.metadata_errors import metadata_errors_translated
 from tidelog.config import ConfigError, LogConfig, topic_config, topic_settings_without_effect
 from tidelog.metadata import topics as topic_plans
 from tidelog.metadata.image import TopicImage
+from tidelog.metadata.placement import failure_domains
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class TopicPlanner:
     ) -> topic_plans.NewPartitions:
         """Check a request to let a topic grow to `count` partitions and place the replicas of the new ones."""
         self.existing(name)
-        racks = {broker.broker_id: broker.rack for broker in self._image.brokers()}
+        racks = failure_domains({broker.broker_id: broker.location for broker in self._image.brokers()})
         with metadata_errors_translated():
             return await self._metadata.run(
                 topic_plans.plan_partitions,

@@ -29,8 +29,10 @@ from tidelog.wire.partitions import PartitionKey
 LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 
-# Kafka keeps these beside its partitions; the log manager ignores them.
-_FOREIGN_DIRECTORIES: Final = frozenset({"remote-log-index-cache"})
+CORES_DIRECTORY: Final = ".cores"
+"""In it are the log directories of all cores but the first."""
+# The log manager ignores these. Kafka keeps the other beside its partitions.
+_FOREIGN_DIRECTORIES: Final = frozenset({"remote-log-index-cache", CORES_DIRECTORY})
 _KRAFT_METADATA_TOPIC: Final = "__cluster_metadata"
 _PARTITION_MAX: Final = 2**31 - 1
 
