@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from tests.integration.cli_support import SOURCE, run, run_here
-from tests.integration.registry_server import registry_server
 from tests.unit.present import present
 from tidelog.client import Producer
 from tidelog.client.schemas import AvroSerializer, SchemaRegistry
 from tidelog.testing import Broker
+from tidelog.testing.registry import SchemaRegistryServer
 
 
 @pytest.fixture(scope="module")
@@ -298,7 +298,7 @@ def test_values_with_schemas_are_shown_as_json(tidelog, broker, topic):
         "name": "Order",
         "fields": [{"name": "id", "type": "string"}, {"name": "raw", "type": "bytes"}],
     }
-    with registry_server() as server:
+    with SchemaRegistryServer() as server:
         serializer: AvroSerializer[Any] = AvroSerializer(SchemaRegistry(server.url), schema)
         with Producer(bootstrap_servers=broker.bootstrap_servers, value_serializer=serializer) as producer:
             producer.send(topic, {"id": "a-1", "raw": b"\xff"}, key=b"plain", partition=0)

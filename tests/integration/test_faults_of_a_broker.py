@@ -39,7 +39,7 @@ def send(broker: Broker, **settings: Any) -> KafkaError | None:
     return errors[0]
 
 
-def read_all(broker: Broker, count: int) -> list[bytes]:
+def read_all(broker: Broker, count: int) -> list[bytes | None]:
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
     )
@@ -88,7 +88,9 @@ def test_a_response_may_be_changed(broker: Broker) -> None:
 
     broker.faults.change_next("Metadata", hide, times=1000)
     shown = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics("orders", timeout=10)
-    assert shown.topics["orders"].error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    error = shown.topics["orders"].error
+    assert error is not None
+    assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_a_group_fails_where_it_is_asked_to(broker: Broker) -> None:

@@ -28,6 +28,7 @@ from struct import Struct
 from typing import Final, Protocol
 
 from tidelog.network.buffers import KEPT_BYTES_MAX, LARGE_BYTES, BufferPool, reserve
+from tidelog.network.control_first import ControlFirst
 from tidelog.network.limits import RequestChannel
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.send_queue import Chunk, Reply, SendQueue
@@ -143,6 +144,7 @@ class Owner(Protocol):
 
     buffers: BufferPool
     channel: RequestChannel
+    control_first: ControlFirst | None
     dispatch: Dispatch
     now_ms: int
     request_bytes_max: int
@@ -173,6 +175,8 @@ class Owner(Protocol):
     def after_flush(self, callback: Callable[[], None]) -> None: ...
 
     def log_refused_frame(self, connection: Connection, size: int, limit: int) -> None: ...
+
+    def serve_first(self, connection: Connection) -> None: ...
 
     def forget(self, connection: Connection) -> None: ...
 

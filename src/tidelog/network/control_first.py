@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from tidelog.network.connection import Connection
+from typing import Final, Protocol
 
 READS_MAX: Final = 4
 """To ask costs half a microsecond; a read and what follows from it ten or more."""
+
+
+class ControlConnection(Protocol):
+    """What is used of a connection here."""
+
+    fd: int
+
+    @property
+    def is_read(self) -> bool: ...
+
+    def on_readable(self) -> None: ...
 
 
 class ControlFirst:
@@ -26,7 +34,7 @@ class ControlFirst:
     def __init__(self, end_turn: Callable[[], None]) -> None:
         """`end_turn` writes what was staged and sends what was answered."""
         self._end_turn = end_turn
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, ControlConnection] = {}
         self._poll = select.poll()
         self._reads_left = READS_MAX
         self._is_serving = False
@@ -34,12 +42,12 @@ class ControlFirst:
     def __len__(self) -> int:
         return len(self._connections)
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: ControlConnection) -> None:
         if connection.fd not in self._connections:
             self._connections[connection.fd] = connection
             self._poll.register(connection.fd, select.POLLIN)
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: ControlConnection) -> None:
         """A connection is about to be closed."""
         if self._connections.pop(connection.fd, None) is not None:
             self._poll.unregister(connection.fd)

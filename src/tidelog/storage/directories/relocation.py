@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from tidelog.storage._files import sync_path, unlink_if_exists, write_atomically
 from tidelog.storage.checkpoints import OffsetCheckpointFile
 from tidelog.storage.directories.log_directory import LogDirectory
 from tidelog.storage.errors import StorageError
+from tidelog.storage.replacing import sync_path, unlink_if_exists, write_atomically
 from tidelog.wire.partitions import PartitionKey
 
 Reach = Callable[[str], None]

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
-from tidelog.spark.pipeline.applying.steps import ParseSchema
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
-from tidelog.spark.pipeline.definition.schema_steps import AVRO
+from tidelog.spark.pipeline.definition.schema_steps import AVRO, ParseSchema
 from tidelog.spark.pipeline.failing.guarded import (
     mark_failed,
     moment_of,
@@ -20,6 +19,7 @@ from tidelog.spark.pipeline.failing.guarded import (
     text_or_null,
     with_evaluated,
 )
+from tidelog.spark.pipeline.schemas import columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -60,8 +60,8 @@ def parse(rows: "DataFrame", step: "ParseDebezium") -> "DataFrame":
 
 
 def _read_avro(rows: "DataFrame", step: "ParseDebezium") -> "DataFrame":
-    def read(column: str, into: str, *, allow_null: bool) -> ParseSchema:
-        return ParseSchema(
+    def read(rows: "DataFrame", column: str, into: str, *, allow_null: bool) -> "DataFrame":
+        step_of_column = ParseSchema(
             AVRO,
             registry=step.registry,
             subject=f"{step.topic}-{column}",
@@ -70,13 +70,15 @@ def _read_avro(rows: "DataFrame", step: "ParseDebezium") -> "DataFrame":
             registry_options=step.registry_options,
             allow_null=allow_null,
         )
+        return columns.parse(rows, step_of_column)
 
-    rows = read("value", _EVENT, allow_null=True)(rows)
+    rows = read(rows, "value", _EVENT, allow_null=True)
     fields = {each.name for each in rows.schema[_EVENT].dataType}  # type: ignore[attr-defined]
     if not {"before", "after", "op", "source"} <= fields:
         raise PipelineError(f"the schema of {step.topic}-value is not a change event: it has {', '.join(fields)}")
     source = F.to_json(F.col(f"{_EVENT}.source"))
-    return read("key", "row_key", allow_null=False)(rows.withColumn(_EVENT, F.col(_EVENT).withField("source", source)))
+    rows = rows.withColumn(_EVENT, F.col(_EVENT).withField("source", source))
+    return read(rows, "key", "row_key", allow_null=False)
 
 
 def _read_events(rows: "DataFrame", schema: str, is_tombstone: "Column") -> "DataFrame":
