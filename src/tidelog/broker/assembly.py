@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.client_quotas import ClientQuotaManager
 from tidelog.broker.configuration.current import CurrentSettings
+from tidelog.broker.configuration.entity_settings import EntitySettings
 from tidelog.broker.configuration.features import ClusterFeatures
 from tidelog.broker.configuration.settings import limit_replication, network_limits, replication_quotas
 from tidelog.broker.coordinators.edge import EdgeParts
@@ -16,7 +17,7 @@ from tidelog.broker.coordinators.transactions import TransactionCoordinator
 from tidelog.broker.delayed_delivery import DelayedDelivery
 from tidelog.broker.dynamic_config import follow_settings
 from tidelog.broker.foundation import Foundation
-from tidelog.broker.handlers import broker_handlers, handlers, own_handlers
+from tidelog.broker.handlers import TELEMETRY, broker_handlers, handlers, own_handlers
 from tidelog.broker.hosting.hosted_topics import HostedTopics
 from tidelog.broker.hosting.log_dir_moves import LogDirMoves
 from tidelog.broker.requests.request_log import RequestLog
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tidelog.broker.security.access import Access
     from tidelog.broker.security.authentication import Authentication
     from tidelog.broker.security.delegation_tokens import TokenManager
+    from tidelog.broker.telemetry.client_metrics import ClientMetrics
     from tidelog.broker.topology.topology import TopologyPlan
     from tidelog.config import BrokerConfig
     from tidelog.config.layers import ConfigLayers
@@ -64,6 +66,9 @@ def assemble(
     listener_security = ListenerSecurity(config, clock)
     authentication = _authentication_of(config, base, listener_security)
     routes = {**handlers(), **broker_handlers(plan.apis)}
+    if not config.metrics_listeners:
+        # As Kafka without a plug-in that takes the metrics of clients.
+        routes = {key: route for key, route in routes.items() if key not in TELEMETRY}
     dispatcher = Dispatcher({**routes, **own_handlers()})
     request_log = RequestLog(config.tidelog_slow_request_ms)
     request_log.use(dispatcher, has_metrics=bool(config.metrics_listeners))
@@ -137,7 +142,8 @@ def assemble(
     )
     topology = plan.build(parts, loaded)
     client_quotas = ClientQuotaManager(config, metadata, clock, base.scheduler, base.slices, network, dispatcher.charge)
-    dynamic_config = follow_settings(parts, topology, client_quotas, authentication)
+    entities = EntitySettings(metadata)
+    dynamic_config = follow_settings(parts, topology, client_quotas, authentication, entities)
     topology.on_new_session(dynamic_config.look)
     features = ClusterFeatures(metadata)
     topology.on_new_session(features.look)
@@ -158,7 +164,7 @@ def assemble(
         background=base.background,
         wake=network.wake,
     )
-    groups = group_coordinator(edge_parts, None if access is None else access.authorizer)
+    groups = group_coordinator(edge_parts, None if access is None else access.authorizer, entities)
     markers = MarkerWriter(groups, replica_manager, clock, settings)
     transactions = TransactionCoordinator(edge_parts, topology, markers, reach)
     hosted_topics.add_leadership_listener(groups)
@@ -198,6 +204,8 @@ def assemble(
         client_quotas=client_quotas,
         dynamic_config=dynamic_config,
         features=features,
+        entity_settings=entities,
+        client_metrics=_client_metrics_of(config, entities),
         listener_security=listener_security,
         authentication=authentication,
         access=access,
@@ -217,6 +225,14 @@ def _authentication_of(
     from tidelog.broker.security.authentication import Authentication
 
     return Authentication(base.loop, base.clock, listeners)
+
+
+def _client_metrics_of(config: BrokerConfig, entities: EntitySettings) -> ClientMetrics | None:
+    if not config.metrics_listeners:
+        return None
+    from tidelog.broker.telemetry.client_metrics import ClientMetrics
+
+    return ClientMetrics(entities)
 
 
 def _access_of(parts: BrokerParts) -> Access | None:

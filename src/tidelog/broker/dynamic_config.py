@@ -20,10 +20,12 @@ from tidelog.broker.configuration.settings import (
 from tidelog.config import settings_without_effect, topic_config, topic_settings_without_effect
 from tidelog.controller.partition_states import UNCLEAN_ELECTION
 from tidelog.metadata.configs import CONFIG_CHANGES, ConfigEntity, read_overrides
+from tidelog.metadata.entities import KINDS
 from tidelog.metadata.users import user_name
 
 if TYPE_CHECKING:
     from tidelog.broker.client_quotas import ClientQuotaManager
+    from tidelog.broker.configuration.entity_settings import EntitySettings
     from tidelog.broker.security.authentication import Authentication
     from tidelog.broker.topology.topology import BrokerParts, Topology
 
@@ -31,10 +33,14 @@ logger = logging.getLogger(__name__)
 
 
 def follow_settings(
-    parts: BrokerParts, topology: Topology, quotas: ClientQuotaManager, authentication: Authentication | None
+    parts: BrokerParts,
+    topology: Topology,
+    quotas: ClientQuotaManager,
+    authentication: Authentication | None,
+    entities: EntitySettings,
 ) -> AnnouncedChanges[str]:
     """Let the parts of a broker follow its settings, from the `start` of what is returned."""
-    follower = _Follower(parts, topology, quotas, authentication)
+    follower = _Follower(parts, topology, quotas, authentication, entities)
     return AnnouncedChanges("settings", CONFIG_CHANGES, parts.metadata, parts.base.clock.wall_ms, follower.follow)
 
 
@@ -45,12 +51,14 @@ class _Follower:
         topology: Topology,
         quotas: ClientQuotaManager,
         authentication: Authentication | None,
+        entities: EntitySettings,
     ) -> None:
         self._parts = parts
         self._metadata = parts.metadata
         self._topology = topology
         self._quotas = quotas
         self._authentication = authentication
+        self._entities = entities
 
     async def follow(self, entity_path: str) -> None:
         """The settings of `topics/T` or `brokers/N` changed."""
@@ -63,6 +71,8 @@ class _Follower:
                 self._topology.allow_unclean_elections(name)
         elif kind == "brokers":
             await self._follow_broker()
+        elif kind in KINDS:
+            await self._entities.follow(kind, name)
         else:
             if kind == "users" and "/" not in name:
                 settings = await self._metadata.run(read_overrides, ConfigEntity(kind, name))

@@ -184,6 +184,9 @@ class Server:
         await metadata.run(node.dynamic_config.start)
         await metadata.run(node.client_quotas.start)
         await metadata.run(node.features.start)
+        await metadata.run(node.entity_settings.start)
+        if node.client_metrics is not None:
+            node.client_metrics.start()
         if node.access is not None:
             await metadata.run(node.access.start)
         if node.tokens is not None:

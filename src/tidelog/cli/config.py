@@ -1,4 +1,4 @@
-"""`tidelog config`: the settings of topics and brokers, shown, changed and explained."""
+"""`tidelog config`: the settings of topics, brokers, groups and subscriptions, shown, changed and explained."""
 
 import sys
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from tidelog.config.reference import reference_markdown
 
 def register(application: typer.Typer) -> None:
     """Add the noun and its verbs."""
-    config = noun(application, "config", "Show, change and explain the settings of topics and brokers.")
+    config = noun(application, "config", "Show, change, explain settings of topics, brokers, groups and subscriptions.")
     verb(config, "describe", describe, "tidelog config describe --topic orders --all")
     verb(config, "alter", alter, "tidelog config alter --topic orders --set retention.ms=3600000")
     verb(config, "reference", reference, "tidelog config reference > configuration.md")
@@ -34,13 +34,25 @@ OfTopic = Annotated[str | None, typer.Option("--topic", help="Settings of this t
 OfBroker = Annotated[int | None, typer.Option("--broker", help="Settings of the broker with this id.", metavar="ID")]
 OfAllBrokers = Annotated[bool, typer.Option("--broker-defaults", help="Dynamic settings of all brokers.")]
 
+OfGroup = Annotated[
+    str | None, typer.Option("--group", help="Settings of this group, of the newer protocol.", metavar="NAME")
+]
+OfClientMetrics = Annotated[
+    str | None,
+    typer.Option("--client-metrics", help="Settings of this subscription to the metrics of clients.", metavar="NAME"),
+]
 OfLoggers = Annotated[
     int | None, typer.Option("--broker-logger", help="Levels of the loggers of the broker with this id.", metavar="ID")
 ]
 
 
 def chosen_resource(
-    topic: str | None, broker: int | None, broker_defaults: bool, broker_logger: int | None
+    topic: str | None,
+    broker: int | None,
+    broker_defaults: bool,
+    broker_logger: int | None,
+    group: str | None,
+    client_metrics: str | None,
 ) -> ConfigResource:
     """The selected resource; CommandError unless exactly one is given."""
     named = [
@@ -48,9 +60,14 @@ def chosen_resource(
         *([ConfigResource(ResourceType.BROKER, str(broker))] if broker is not None else []),
         *([ConfigResource(ResourceType.BROKER, "")] if broker_defaults else []),
         *([ConfigResource(ResourceType.BROKER_LOGGER, str(broker_logger))] if broker_logger is not None else []),
+        *([ConfigResource(ResourceType.GROUP, group)] if group is not None else []),
+        *([ConfigResource(ResourceType.CLIENT_METRICS, client_metrics)] if client_metrics is not None else []),
     ]
     if len(named) != 1:
-        raise CommandError("give exactly one of --topic NAME, --broker ID, --broker-defaults and --broker-logger ID")
+        raise CommandError(
+            "give exactly one of --topic NAME, --broker ID, --broker-defaults, --broker-logger ID, --group NAME and "
+            "--client-metrics NAME"
+        )
     return named[0]
 
 
@@ -62,9 +79,17 @@ _SOURCES: Final[Mapping[int, str]] = {
     ConfigSource.STATIC_BROKER: "static",
     ConfigSource.DEFAULT: "default",
     ConfigSource.DYNAMIC_BROKER_LOGGER: "logger",
+    ConfigSource.CLIENT_METRICS: "subscription",
+    ConfigSource.GROUP: "group",
 }
 _DYNAMIC: Final = frozenset(
-    {ConfigSource.DYNAMIC_TOPIC, ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER}
+    {
+        ConfigSource.DYNAMIC_TOPIC,
+        ConfigSource.DYNAMIC_BROKER,
+        ConfigSource.DYNAMIC_DEFAULT_BROKER,
+        ConfigSource.CLIENT_METRICS,
+        ConfigSource.GROUP,
+    }
 )
 
 
@@ -77,11 +102,13 @@ def describe(
     broker: OfBroker = None,
     broker_defaults: OfAllBrokers = False,
     broker_logger: OfLoggers = None,
+    group: OfGroup = None,
+    client_metrics: OfClientMetrics = None,
     everything: Annotated[bool, typer.Option("--all", help="Show every setting, including defaults.")] = False,
     docs: Annotated[bool, typer.Option("--docs", help="Show the meaning of each setting.")] = False,
 ) -> Result:
-    """Show the settings of a topic or a broker, and where each value comes from."""
-    resource = chosen_resource(topic, broker, broker_defaults, broker_logger)
+    """Show the settings of a topic, broker, group or subscription, and where each value comes from."""
+    resource = chosen_resource(topic, broker, broker_defaults, broker_logger, group, client_metrics)
     with connection.admin() as admin:
         found = admin.describe_configs(
             [resource], names=names or None, include_synonyms=True, include_documentation=docs
@@ -127,6 +154,8 @@ def alter(
     broker: OfBroker = None,
     broker_defaults: OfAllBrokers = False,
     broker_logger: OfLoggers = None,
+    group: OfGroup = None,
+    client_metrics: OfClientMetrics = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Set a setting to a value.", metavar="NAME=VALUE")
     ] = None,
@@ -141,8 +170,8 @@ def alter(
     ] = None,
     validate_only: Annotated[bool, typer.Option("--validate-only", help="Only check; change nothing.")] = False,
 ) -> Result:
-    """Change settings of a topic or of brokers while they run; all changes are made, or none."""
-    resource = chosen_resource(topic, broker, broker_defaults, broker_logger)
+    """Change settings of a topic, brokers, a group or a subscription while they run; all changes are made, or none."""
+    resource = chosen_resource(topic, broker, broker_defaults, broker_logger, group, client_metrics)
     changes = [
         *_changes("--set", AlterOperation.SET, settings),
         *_changes("--append", AlterOperation.APPEND, append),

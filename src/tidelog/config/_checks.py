@@ -68,6 +68,22 @@ def _cores_problem(value: str) -> str | None:
 
 _CORES_MAX: Final = 256
 CORES: Final = Check(f"1 to {_CORES_MAX}, or `auto`", _cores_problem)
+
+_CLIENT_PROPERTIES: Final = frozenset((
+    "client_instance_id", "client_id", "client_software_name", "client_software_version", "client_source_address",
+    "client_source_port",
+))  # fmt: skip
+
+
+def _match_problem(value: tuple[str, ...]) -> str | None:
+    for each in value:
+        name, equals, pattern = each.partition("=")
+        if not equals or name.strip() not in _CLIENT_PROPERTIES or not pattern.strip() or "=" in pattern:
+            return f"Illegal client matching pattern: {each}"
+    return None
+
+
+CLIENT_MATCH: Final = Check("`name=pattern` pairs", _match_problem)
 MIGRATION_POLICY: Final = Check(", ".join(MIGRATION_POLICIES), _migration_problem)
 REBALANCE_PROTOCOLS: Final = Check("classic, consumer", _protocols_problem)
 GZIP_LEVEL: Final = Check("1 to 9, or -1", _gzip_problem)

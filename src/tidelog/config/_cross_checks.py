@@ -20,6 +20,18 @@ def check_broker_config(config: BrokerConfig) -> None:
         check(config)
 
 
+def _group_bounds(config: BrokerConfig) -> None:
+    for noun in ("session_timeout", "heartbeat_interval"):
+        least = getattr(config, f"group_consumer_min_{noun}_ms")
+        most = getattr(config, f"group_consumer_max_{noun}_ms")
+        name = noun.replace("_", ".")
+        _refuse_unless(
+            most >= least,
+            f"group.consumer.max.{name}.ms ({most}) must be greater than or equal to group.consumer.min.{name}.ms "
+            f"({least})",
+        )
+
+
 def _refuse_unless(condition: bool, text: str) -> None:
     if not condition:
         raise ConfigError(text)
@@ -221,6 +233,7 @@ _CHECKS: Final[tuple[Callable[[BrokerConfig], None], ...]] = (
     _cleaner,
     _replica_fetching,
     _offset_commits,
+    _group_bounds,
     _connections,
     _listeners,
     _prefixes,

@@ -98,6 +98,9 @@ class QuotaSettings(Settings, area="Quotas"):
 class MetricSettings(Settings, area="Metrics"):
     """The pages of metrics. Kafka's settings of its own reporters have no effect."""
 
+    telemetry_max_bytes: int = setting(
+        "telemetry.max.bytes", MIB, importance="low", at_least=1,
+        doc="Most bytes of metrics, as they are sent, that a client may push at once (KIP-714).")
     metrics_listeners: str = setting(
         "metrics.listeners", "",
         doc="Addresses at which Prometheus reads metrics, comma-separated, each `http://host:port`; port 0 is any free "

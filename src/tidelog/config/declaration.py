@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Literal, Self, dataclass_transform
 from tidelog.config.errors import invalid_value
 from tidelog.config.kinds import LIST, PASSWORD, Kind, kind_of
 
-DynamicScope = Literal["read-only", "per-broker", "cluster-wide", "topic"]
+DynamicScope = Literal["read-only", "per-broker", "cluster-wide", "topic", "group", "subscription"]
 Importance = Literal["high", "medium", "low"]
 
 

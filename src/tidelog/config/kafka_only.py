@@ -51,10 +51,6 @@ _REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "group.share.partition.max.record.locks", "group.share.record.lock.duration.ms",
         "group.share.session.timeout.ms",
     ),
-    "groups have no settings of their own that it could bound": (
-        "group.consumer.max.heartbeat.interval.ms", "group.consumer.max.session.timeout.ms",
-        "group.consumer.min.heartbeat.interval.ms", "group.consumer.min.session.timeout.ms",
-    ),
     "the assignors `uniform` and `range` are built in": ("group.consumer.assignors",),
     "coordinators run on the event loop, which writes once in each turn": (
         "group.coordinator.append.linger.ms", "group.coordinator.threads",
@@ -62,7 +58,6 @@ _REASONS: Final[Mapping[str, tuple[str, ...]]] = {
     "metrics are served to Prometheus: set metrics.listeners": (
         "auto.include.jmx.reporter", "kafka.metrics.polling.interval.secs", "kafka.metrics.reporters",
     ),
-    "metrics of clients are not collected": ("telemetry.max.bytes",),
     "there is no JVM: TLS is OpenSSL's, and the client of ZooKeeper is written in Python": (
         "security.providers", "zookeeper.clientCnxnSocket",
     ),

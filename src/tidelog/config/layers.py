@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidelog.config.broker_config import BrokerConfig, listener_setting
-from tidelog.config.declaration import Setting, parse_settings
+from tidelog.config.declaration import Setting, Settings, parse_settings
 from tidelog.config.dynamic_only import DynamicOnlySettings
+from tidelog.config.entities import ClientMetricsConfig, GroupConfig, group_values
 from tidelog.config.loading import load_broker_config
 from tidelog.config.log_config import LogConfig
 from tidelog.config.topics import topic_values
@@ -30,6 +31,8 @@ class ConfigSource(IntEnum):
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
     DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
 
 
 class ConfigSynonym(NamedTuple):
@@ -116,13 +119,36 @@ class ConfigLayers:
     def describe_topic(self, overrides: Mapping[str, str], names: Iterable[str] | None = None) -> list[ConfigEntry]:
         """Every setting of a topic, sorted, or those in `names` that exist. Raises ConfigError for bad overrides."""
         values = topic_values(overrides, self.config)
+        return self._own_entries(LogConfig, values, overrides, names, ConfigSource.TOPIC_CONFIG)
+
+    def describe_group(self, overrides: Mapping[str, str], names: Iterable[str] | None = None) -> list[ConfigEntry]:
+        """Every setting of a group, sorted, or those in `names` that exist. Raises ConfigError for bad overrides."""
+        values = group_values(overrides, self.config)
+        return self._own_entries(GroupConfig, values, overrides, names, ConfigSource.GROUP_CONFIG)
+
+    def describe_client_metrics(
+        self, overrides: Mapping[str, str], names: Iterable[str] | None = None
+    ) -> list[ConfigEntry]:
+        """Every setting of a subscription to clients' metrics, likewise."""
+        values = {**ClientMetricsConfig.defaults, **parse_settings(ClientMetricsConfig, overrides)}
+        return self._own_entries(ClientMetricsConfig, values, overrides, names, ConfigSource.CLIENT_METRICS_CONFIG)
+
+    def _own_entries(
+        self,
+        settings: type[Settings],
+        values: Mapping[str, Any],
+        overrides: Mapping[str, str],
+        names: Iterable[str] | None,
+        source: ConfigSource,
+    ) -> list[ConfigEntry]:
+        """Settings of an entity with overrides of its own, of which `source` is the layer."""
         entries = []
-        for name in _selected(LogConfig.settings.keys(), names):
-            declared = LogConfig.settings[name]
+        for name in _selected(settings.settings.keys(), names):
+            declared = settings.settings[name]
             value = declared.format(values[declared.field])
             synonyms = self._synonyms_of(declared.synonyms[0].name) if declared.synonyms else ()
             if name in overrides:
-                synonyms = (ConfigSynonym(name, value, ConfigSource.TOPIC_CONFIG), *synonyms)
+                synonyms = (ConfigSynonym(name, value, source), *synonyms)
             entries.append(_entry(declared, name, value, synonyms, read_only=False))
         return entries
 

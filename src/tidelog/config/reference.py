@@ -6,12 +6,28 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tidelog.config.broker_config import BrokerConfig
-from tidelog.config.declaration import INT_MAX, LONG_MAX, Setting
+from tidelog.config.declaration import INT_MAX, LONG_MAX, Setting, Settings
 from tidelog.config.dynamic_only import DynamicOnlySettings
+from tidelog.config.entities import ClientMetricsConfig, GroupConfig
 from tidelog.config.kinds import PASSWORD
 from tidelog.config.log_config import LogConfig
 
 _SCOPES: Final = {"read-only": "restart", "per-broker": "per broker", "cluster-wide": "cluster", "topic": "topic"}
+
+_GROUPS: Final = """
+## Groups
+
+Set for one group with `tidelog config alter --group NAME`, or AlterConfigs for the resource type GROUP. The bounds are
+the broker's `group.consumer.min.…` and `group.consumer.max.…`.
+
+"""
+_SUBSCRIPTIONS: Final = """
+## Subscriptions to the metrics of clients
+
+Set with `tidelog config alter --client-metrics NAME`, or AlterConfigs for the resource type CLIENT_METRICS (KIP-714).
+Brokers with `metrics.listeners` ask clients for metrics and show them; without a subscription no client sends any.
+
+"""
 
 _INTRODUCTION: Final = """\
 # Configuration
@@ -42,13 +58,15 @@ the cluster's dynamic one, the file, the default. `max.connections`, `max.connec
 
 def reference_markdown() -> str:
     """The whole page."""
-    parts = [_INTRODUCTION, _topic_section()]
+    topics = "\n## Topics\n\nSet when a topic is created or while it exists.\n\n"
+    parts = [_INTRODUCTION, topics, _own_table(LogConfig)]
     for area, settings in _areas().items():
         parts.append(f"\n## {area}\n\n{_table(settings, _topic_names())}")
     parts.append(
         "\n## Throttling of replication\n\nOnly dynamic, never in a file.\n\n"
         + _table(DynamicOnlySettings.settings.values(), {})
     )
+    parts += [_GROUPS, _own_table(GroupConfig), _SUBSCRIPTIONS, _own_table(ClientMetricsConfig)]
     return "".join(parts)
 
 
@@ -64,12 +82,12 @@ def _topic_names() -> dict[str, str]:
     return {synonym.name: declared.name for declared in LogConfig.settings.values() for synonym in declared.synonyms}
 
 
-def _topic_section() -> str:
+def _own_table(settings: type[Settings]) -> str:
+    """Settings of what has its own: topics, groups, subscriptions."""
     lines = [
-        "\n## Topics\n\nSet when a topic is created or while it exists.\n\n",
         "| Setting | Type | Default | Valid | Default from | Meaning |\n|---|---|---|---|---|---|\n",
     ]
-    for declared in sorted(LogConfig.settings.values(), key=lambda each: each.name):
+    for declared in sorted(settings.settings.values(), key=lambda each: each.name):
         origin = ", ".join(f"`{synonym.name}`" for synonym in declared.synonyms)
         cells = (
             f"`{declared.name}`",

@@ -12,6 +12,7 @@ from typing import Final
 from tidelog.config.broker_config import BrokerConfig, listener_setting
 from tidelog.config.declaration import Setting
 from tidelog.config.dynamic_only import DynamicOnlySettings
+from tidelog.config.entities import ClientMetricsConfig
 from tidelog.config.errors import ConfigError
 from tidelog.config.kinds import LIST, PASSWORD
 from tidelog.config.layers import ConfigLayers
@@ -40,6 +41,11 @@ _OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
 def topic_list_default(name: str) -> str | None:
     """The value of a topic setting without an override if it is a list, which can be appended to; else None."""
     return _list_default(LogConfig.settings.get(name))
+
+
+def subscription_list_default(name: str) -> str | None:
+    """The same for a setting of a subscription to clients' metrics."""
+    return _list_default(ClientMetricsConfig.settings.get(name))
 
 
 def broker_list_default(name: str) -> str | None:

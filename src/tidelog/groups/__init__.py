@@ -17,7 +17,7 @@ from tidelog.groups.offset_requests import (
     read_stored,
 )
 from tidelog.groups.schemas import CommittedOffset
-from tidelog.groups.settings import GroupSettings
+from tidelog.groups.settings import ConsumerTimeouts, GroupSettings
 from tidelog.groups.shard import GroupShard
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "CommitCodes",
     "CommittedOffset",
     "Committer",
+    "ConsumerTimeouts",
     "Group",
     "GroupSettings",
     "GroupShard",

@@ -30,7 +30,7 @@ from tidelog.groups.consumer.service import ConsumerGroups
 from tidelog.groups.consumer.timers import PURPOSES
 from tidelog.groups.offset_requests import Codes, CommitCodes, Committer, PartitionOffset, StoredOffset, TopicId
 from tidelog.groups.schemas import GROUP_KEY_VERSION, OFFSET_KEY_VERSIONS, SchemaError, read_group_value
-from tidelog.groups.settings import GroupSettings
+from tidelog.groups.settings import GroupSettings, TimeoutsOf
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.consumer_group_describe import DescribedGroup as ConsumerDescribedGroup
 from tidelog.wire.messages.consumer_group_heartbeat import (
@@ -68,6 +68,7 @@ class GroupShard:
         settings: GroupSettings,
         new_id: Callable[[], str],
         catalog: Catalog | None = None,
+        timeouts_of: TimeoutsOf | None = None,
     ) -> None:
         self.partition = partition
         self._settings = settings
@@ -81,7 +82,8 @@ class GroupShard:
         self._joins = Joins(settings, self._rebalances, new_id)
         self._syncs = Syncs(self._rebalances)
         self._departures = Departures(self._rebalances)
-        self._consumers = ConsumerGroups(settings, catalog or NoTopics(), new_id, self._groups.get)
+        timeouts_of = timeouts_of or (lambda _: settings.consumer_timeouts)
+        self._consumers = ConsumerGroups(settings, timeouts_of, catalog or NoTopics(), new_id, self._groups.get)
 
     # --- replay ---
 

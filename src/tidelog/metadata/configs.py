@@ -14,6 +14,7 @@ from tidelog.metadata.changes import Announcements
 from tidelog.metadata.errors import BadVersionError, NodeExistsError, NoNodeError
 from tidelog.metadata.store import Create, Operation, Set, Store
 from tidelog.metadata.tree import decode_config, decode_config_change, encode_config, encode_config_change
+from tidelog.metadata.walk import create_if_missing
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.primitives import STRING_BYTES_MAX
 
@@ -170,6 +171,9 @@ def _change(
         if validate_only:
             return after
         data = encode_config(after if codec is None else codec.encode(after))
+        if version is None:
+            # Kinds that Kafka's ZooKeeper mode does not have are made with their first entity.
+            create_if_missing(store, f"{paths.CONFIG}/{entity.kind}")
         write: Operation = Create(entity.path, data) if version is None else Set(entity.path, data, version)
         # The notice is written in the change's transaction, so that no broker misses it or reads too early.
         notice = Create(

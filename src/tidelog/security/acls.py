@@ -69,7 +69,14 @@ OPERATIONS: Final[Mapping[AclResourceType, tuple[AclOperation, ...]]] = {
         AclOperation.DESCRIBE_CONFIGS,
         AclOperation.ALTER_CONFIGS,
     ),
-    AclResourceType.GROUP: (AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE),
+    # Those of settings since Kafka 4.0: groups have none before.
+    AclResourceType.GROUP: (
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
     AclResourceType.CLUSTER: (
         AclOperation.CREATE,
         AclOperation.ALTER,

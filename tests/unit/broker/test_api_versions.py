@@ -35,6 +35,10 @@ OUR_OWN: Final[dict[int, Versions]] = {
     ApiKey.OFFSET_COMMIT: (0, 10),
     ApiKey.OFFSET_FETCH: (0, 10),
     ApiKey.DESCRIBE_GROUPS: (0, 6),
+    # Settings of groups and of subscriptions to clients' metrics, and those metrics (KIP-714, KIP-1142).
+    ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0),
+    ApiKey.PUSH_TELEMETRY: (0, 0),
     # The newer group protocol with its regular expressions (KIP-848), and topics described page by page (KIP-966).
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),

@@ -11,20 +11,21 @@ import pytest
 from tests.unit.broker.open_access import OPEN_TO_ALL
 from tests.unit.steps import Pauses, served
 from tidelog.broker.configuration.current import CurrentSettings
+from tidelog.broker.configuration.entity_settings import EntitySettings
 from tidelog.broker.configuration.settings import replication_quotas
 from tidelog.broker.dynamic_config import follow_settings
-from tidelog.broker.handlers import alter_configs, describe_configs
+from tidelog.broker.handlers import alter_configs, describe_configs, list_config_resources
 from tidelog.broker.handlers._answers import REPEATS_MAX
 from tidelog.broker.security.listener_security import ListenerSecurity
 from tidelog.broker.serving.node import Node
 from tidelog.config.layers import ConfigLayers
 from tidelog.metadata.configs import AlterOperation, ConfigEntity, read_overrides
-from tidelog.metadata.image import ClusterImage, PartitionImage, TopicImage
+from tidelog.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from tidelog.metadata.registration import prepare_tree
 from tidelog.metadata.store import Watcher
 from tidelog.testing.memory_store import MemoryStore
 from tidelog.timing import ManualClock
-from tidelog.wire.errors import ErrorCode
+from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages import alter_configs as replacing
 from tidelog.wire.messages import incremental_alter_configs as incremental
 from tidelog.wire.messages.describe_configs import (
@@ -33,6 +34,7 @@ from tidelog.wire.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from tidelog.wire.messages.list_config_resources import ListConfigResourcesRequest
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = AlterOperation
@@ -110,7 +112,10 @@ def context() -> Any:
         topics=node.topics,
     )
     topology = SimpleNamespace(follow_settings=lambda _config: None)
-    node.dynamic_config = follow_settings(cast(Any, parts), cast(Any, topology), cast(Any, None), None)
+    node.entity_settings = EntitySettings(cast(Any, node.metadata))
+    node.dynamic_config = follow_settings(
+        cast(Any, parts), cast(Any, topology), cast(Any, None), None, node.entity_settings
+    )
     node.dynamic_config.start(store)
     node.slices = Pauses()
     return SimpleNamespace(node=node, api_version=4, pause=node.slices.pause, **OPEN_TO_ALL)
@@ -204,8 +209,9 @@ def test_a_topics_override_is_shown_as_such(context: Any) -> None:
         (BROKER, "x", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
         (LOGGER, "1", ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 0 but received 1"),
         (LOGGER, "", ErrorCode.INVALID_REQUEST, "Broker id must not be empty"),
-        (CLIENT_METRICS, "x", ErrorCode.INVALID_REQUEST, "16"),
-        (GROUP, "x", ErrorCode.INVALID_REQUEST, "32"),
+        (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"),
+        (GROUP, "", ErrorCode.INVALID_REQUEST, "Group name must not be empty"),
+        (64, "x", ErrorCode.INVALID_REQUEST, "64"),
         (0, "x", ErrorCode.INVALID_REQUEST, "0"),
     ],
 )
@@ -335,15 +341,11 @@ def test_an_operation_that_does_not_exist_is_refused(context: Any) -> None:
         (TOPIC, "", (INVALID_REQUEST, "Default topic resources are not allowed.")),
         (BROKER, "1", (INVALID_REQUEST, "Unexpected broker id, expected 0, but received 1")),
         (BROKER, "x", (INVALID_REQUEST, "Node id must be an integer, but it is: x")),
-        (GROUP, "g", (INVALID_REQUEST, "Unknown resource type 32")),
-        (
-            CLIENT_METRICS,
-            "m",
-            (
-                INVALID_REQUEST,
-                "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS",
-            ),
-        ),
+        (64, "g", (INVALID_REQUEST, "Unknown resource type 64")),
+        (GROUP, "", (INVALID_REQUEST, "Group name can't be empty")),
+        (GROUP, "g", (INVALID_CONFIG, "Unknown group config name: retention.ms")),
+        (CLIENT_METRICS, "", (INVALID_REQUEST, "Subscription name can't be empty")),
+        (CLIENT_METRICS, "m", (INVALID_REQUEST, "Unknown client metrics configuration: retention.ms")),
     ],
 )
 def test_what_cannot_be_altered(context: Any, resource_type: int, name: str, answer: Answer) -> None:
@@ -383,6 +385,97 @@ def test_replacing_is_checked_too(context: Any) -> None:
         "Null value not supported for : retention.ms",
     )
     assert replace(context, LOGGER, "0", settings={"root": "INFO"}) == (INVALID_REQUEST, "Unknown resource type 8")
+
+
+# --- groups and subscriptions ---
+
+
+def test_a_groups_settings_are_stored_followed_and_described(context: Any) -> None:
+    assert value_of(context, GROUP, "a/b", "consumer.heartbeat.interval.ms") == "5000"
+    assert alter(context, GROUP, "a/b", ("consumer.heartbeat.interval.ms", SET, "6000")) == (0, None)
+    assert context.node.entity_settings.overrides("groups", "a/b") == {"consumer.heartbeat.interval.ms": "6000"}
+    options = {"include_synonyms": True}
+    [entry] = describe(context, GROUP, "a/b", ["consumer.heartbeat.interval.ms"], **options).configs
+    assert (entry.value, entry.config_source, entry.read_only) == ("6000", 8, False)
+    assert [(each.name, each.value, each.source) for each in entry.synonyms] == [
+        ("consumer.heartbeat.interval.ms", "6000", 8),
+        ("group.consumer.heartbeat.interval.ms", "5000", 5),
+    ]
+    assert context.node.entity_settings.names("groups") == ["a/b"]
+    assert alter(context, GROUP, "a/b", ("consumer.heartbeat.interval.ms", DELETE, None)) == (0, None)
+    assert context.node.entity_settings.names("groups") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("consumer.heartbeat.interval.ms", "4999", "must be greater than or equal to group.consumer.min.heartbeat"),
+        ("consumer.heartbeat.interval.ms", "15001", "must be less than or equal to group.consumer.max.heartbeat"),
+        ("consumer.session.timeout.ms", "44999", "must be greater than or equal to group.consumer.min.session"),
+        ("consumer.session.timeout.ms", "60001", "must be less than or equal to group.consumer.max.session"),
+        ("consumer.session.timeout.ms", "soon", "soon"),
+        ("consumer.session.timeout.ms", "0", "at least 1"),
+    ],
+)
+def test_a_groups_settings_stay_within_the_brokers_bounds(context: Any, name: str, value: str, text: str) -> None:
+    code, message = alter(context, GROUP, "g", (name, SET, value))
+    assert code == INVALID_CONFIG
+    assert text in (message or "")
+
+
+def described(context: Any, name: str) -> dict[str, tuple[str | None, int]]:
+    entries = describe(context, CLIENT_METRICS, name).configs
+    return {entry.name: (entry.value, entry.config_source) for entry in entries}
+
+
+def test_a_subscription_is_stored_followed_and_described(context: Any) -> None:
+    changes = [("metrics", SET, "a.,b."), ("interval.ms", SET, "1000"), ("match", SET, "client_id=x.*")]
+    assert alter(context, CLIENT_METRICS, "all", *changes) == (0, None)
+    assert alter(context, CLIENT_METRICS, "all", ("metrics", APPEND, "c.")) == (0, None)
+    found = {
+        entry.name: (entry.value, entry.config_source) for entry in describe(context, CLIENT_METRICS, "all").configs
+    }
+    assert found == {"metrics": ("a.,b.,c.", 7), "interval.ms": ("1000", 7), "match": ("client_id=x.*", 7)}
+    unset = {
+        entry.name: (entry.value, entry.config_source) for entry in describe(context, CLIENT_METRICS, "no").configs
+    }
+    assert unset == {"metrics": ("", 5), "interval.ms": ("300000", 5), "match": ("", 5)}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected", "text"),
+    [
+        ("interval.ms", "99", INVALID_REQUEST, "at least 100"),
+        ("interval.ms", "3600001", INVALID_REQUEST, "no more than 3600000"),
+        ("interval.ms", "soon", INVALID_CONFIG, "soon"),
+        ("match", "color=red", INVALID_CONFIG, "Illegal client matching pattern: color=red"),
+        ("match", "client_id", INVALID_CONFIG, "Illegal client matching pattern: client_id"),
+        ("match", "client_id=(", INVALID_CONFIG, "Illegal client matching pattern: client_id=("),
+    ],
+)
+def test_a_subscription_that_cannot_be(context: Any, name: str, value: str, expected: int, text: str) -> None:
+    code, message = alter(context, CLIENT_METRICS, "all", (name, SET, value))
+    assert code == expected
+    assert text in (message or "")
+
+
+def test_what_has_settings_is_listed(context: Any) -> None:
+    alter(context, GROUP, "g", ("consumer.heartbeat.interval.ms", SET, "6000"))
+    alter(context, CLIENT_METRICS, "all", ("metrics", SET, "*"))
+    context.node.image.set_broker(BrokerImage(0, {}))
+
+    def listed(version: int, *types: int) -> list[tuple[int, str]]:
+        context.api_version = version
+        request = ListConfigResourcesRequest(resource_types=list(types))
+        found = asyncio.run(list_config_resources.handle(request, context)).config_resources
+        return [(each.resource_type, each.resource_name) for each in found]
+
+    assert listed(0) == [(CLIENT_METRICS, "all")]
+    assert listed(1) == [(GROUP, "g"), (CLIENT_METRICS, "all"), (LOGGER, "0"), (BROKER, "0"), (TOPIC, "t1")]
+    assert listed(1, GROUP, TOPIC) == [(GROUP, "g"), (TOPIC, "t1")]
+    with pytest.raises(ApiError) as refused:
+        listed(1, GROUP, 3)
+    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
 # --- brokers ---

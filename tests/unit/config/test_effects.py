@@ -123,7 +123,6 @@ def test_a_setting_without_effect_is_named_once_and_only_if_it_was_changed() -> 
     properties = {
         "num.io.threads": "16",
         "num.network.threads": "3",
-        "telemetry.max.bytes": "1",
         "ssl.keystore.location": "/keys",
         "ssl.provider": "other",
         "listener.name.plaintext.ssl.client.auth": "required",
@@ -138,7 +137,6 @@ def test_a_setting_without_effect_is_named_once_and_only_if_it_was_changed() -> 
         "listener.name.sasl_ssl.ssl.client.auth",
         "num.io.threads",
         "ssl.provider",
-        "telemetry.max.bytes",
     ]
     overrides = {"local.retention.ms": "1000", "local.retention.bytes": "-2", "retention.ms": "1000"}
     assert topic_settings_without_effect(overrides) == ["local.retention.ms"]

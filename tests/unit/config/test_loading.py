@@ -42,7 +42,6 @@ def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "telemetry.max.bytes",
         "remote.log.reader.threads",
         "group.consumer.assignors",
         "metadata.log.segment.ms",

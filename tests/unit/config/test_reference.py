@@ -32,15 +32,13 @@ ABSENT: Final = (
     *("broker.session.timeout.ms", "initial.broker.registration.timeout.ms", "log.dir.failure.timeout.ms"),
     # share groups and tiered storage
     *("group.share.", "remote."),
-    # JVM, JMX and client metrics
-    *("auto.include.jmx.reporter", "kafka.metrics.", "security.providers", "telemetry.max.bytes"),
+    # JVM and JMX
+    *("auto.include.jmx.reporter", "kafka.metrics.", "security.providers"),
     "zookeeper.clientCnxnSocket",
     # The threads and bounds of a coordinator that Kafka has only in KRaft mode.
     *("group.coordinator.threads", "group.coordinator.append.linger.ms", "group.consumer.assignors"),
-    *("group.consumer.max.", "group.consumer.min."),
 )
 """Names, or beginnings of names, that are not on the page: what they configure does not exist here."""
-PRESENT_ALL_THE_SAME: Final = {"group.consumer.max.size"}
 UNDOCUMENTED_IN_KAFKA: Final = {
     *("log.initial.task.delay.ms", "group.consumer.migration.policy", "producer.id.expiration.check.interval.ms"),
     *("super.users", "allow.everyone.if.no.acl.found", "replica.alter.log.dirs.io.max.bytes.per.second"),
@@ -60,12 +58,13 @@ OUR_OWN: Final = {
 
 
 def is_absent(level: str, name: str) -> bool:
-    return level == "broker" and name.startswith(ABSENT) and name not in PRESENT_ALL_THE_SAME
+    return level == "broker" and name.startswith(ABSENT)
 
 
 def rows(level: str) -> dict[str, str]:
     """Name and default of each row of the page's part about topics, or about brokers."""
     _, topics, brokers = re.split(r"^## (?:Topics|Broker)$", reference_markdown(), flags=re.MULTILINE)
+    brokers = brokers.partition("\n## Groups\n")[0]
     lines = (topics if level == "topic" else brokers).splitlines()
     return {found["name"]: found["default"] or "" for found in map(_ROW.match, lines) if found}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.unit.groups.world import GROUP, Call, Log
 from tidelog.coordination import CoordinatorRuntime
-from tidelog.groups import GroupSettings, GroupShard
+from tidelog.groups import ConsumerTimeouts, GroupSettings, GroupShard
 from tidelog.groups.consumer.checks import Asker
 from tidelog.groups.consumer.group import ConsumerGroup, TopicFilter, TopicInfo
 from tidelog.timing import ManualClock, Timer
@@ -67,15 +67,22 @@ class ConsumerWorld:
         self.topics = Topics()
         self.topics.put("t", 6)
         self.topics.put("u", 2)
+        self.timeouts: dict[str, ConsumerTimeouts] = {}
+        """Of groups that have their own."""
         self._ids = count(1)
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
-            lambda partition: GroupShard(partition, self.settings, lambda: f"m{next(self._ids)}", self.topics),
+            lambda partition: GroupShard(
+                partition, self.settings, lambda: f"m{next(self._ids)}", self.topics, self._timeouts_of
+            ),
             self.log.append,
             self.log.await_commit,
             self.clock,
             self.timer,
         )
         self.runtime.load(0, [])
+
+    def _timeouts_of(self, group_id: str) -> ConsumerTimeouts:
+        return self.timeouts.get(group_id, self.settings.consumer_timeouts)
 
     def advance(self, by_ms: int) -> None:
         end_ms = self.clock.monotonic_ms() + by_ms
@@ -132,6 +139,7 @@ class Client:
         self.epoch = 0
         self.owned: Partitions = set()
         self.code = ErrorCode.NONE
+        self.interval_ms = 0
 
     def join(self) -> Client:
         self.epoch, self.owned = 0, set()
@@ -179,6 +187,7 @@ class Client:
             return
         reply: ConsumerGroupHeartbeatResponse = call.reply
         self.member_id, self.epoch = reply.member_id or "", reply.member_epoch
+        self.interval_ms = reply.heartbeat_interval_ms
         if reply.assignment is not None:
             self.owned = {
                 (topic_name(entry.topic_id), partition)

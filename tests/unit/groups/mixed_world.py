@@ -9,7 +9,7 @@ from tests.unit.groups.world import REBALANCE_MS, SESSION_MS, Call, World
 from tidelog.client.aio.consumer.protocol import Subscription, encode_subscription
 from tidelog.client.types import TopicPartition
 from tidelog.coordination import CoordinatorRuntime
-from tidelog.groups import GroupShard
+from tidelog.groups import ConsumerTimeouts, GroupShard
 from tidelog.groups.consumer.checks import Asker
 from tidelog.groups.consumer.embedded import read_assignment, read_subscription, write_assignment
 from tidelog.groups.consumer.group import ConsumerGroup
@@ -18,7 +18,7 @@ from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbea
 from tidelog.wire.messages.join_group import JoinGroupResponse
 
 EAGER, COOPERATIVE = "range", "cooperative-sticky"
-BOTH_WAYS = {"can_upgrade": True, "can_downgrade": True, "consumer_session_timeout_ms": SESSION_MS}
+BOTH_WAYS = {"can_upgrade": True, "can_downgrade": True, "consumer_timeouts": ConsumerTimeouts(SESSION_MS, 5_000)}
 
 
 class MixedWorld(World):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.groups.consumer_world import REBALANCE_MS, Client, ConsumerWorld, settle
 from tests.unit.groups.world import GROUP, Call
-from tidelog.groups import Committer, Joiner
+from tidelog.groups import Committer, ConsumerTimeouts, Joiner
 from tidelog.groups.consumer.group import MemberState
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
@@ -66,9 +66,9 @@ def test_a_member_that_leaves_makes_room_at_once(world: ConsumerWorld) -> None:
 def test_a_silent_member_is_put_out_after_the_session_timeout(world: ConsumerWorld) -> None:
     first, second = Client(world).join(), Client(world).join()
     settle(first, second)
-    world.advance(world.settings.consumer_session_timeout_ms // 2)
+    world.advance(world.settings.consumer_timeouts.session_ms // 2)
     first.beat()
-    world.advance(world.settings.consumer_session_timeout_ms // 2)
+    world.advance(world.settings.consumer_timeouts.session_ms // 2)
     settle(first)
     assert first.owned == ALL
 
@@ -249,7 +249,7 @@ def test_groups_survive_a_restart_of_their_coordinator(world: ConsumerWorld) -> 
     assert world.group.epoch == 2
     settle(first, second)
     assert first.owned | second.owned == ALL
-    world.advance(world.settings.consumer_session_timeout_ms)
+    world.advance(world.settings.consumer_timeouts.session_ms)
     assert world.group.members == {}, "who does not come back is put out"
 
 
@@ -304,7 +304,7 @@ def test_a_static_member_that_does_not_come_back_is_put_out(world: ConsumerWorld
     settle(first, second)
     second.leave(-2)
     for _ in range(2):
-        world.advance(world.settings.consumer_session_timeout_ms // 2)
+        world.advance(world.settings.consumer_timeouts.session_ms // 2)
         first.beat()
     settle(first)
     assert first.owned == ALL
@@ -471,3 +471,17 @@ def test_a_describe_shows_targets_and_what_members_have(world: ConsumerWorld) ->
     with pytest.raises(ApiError) as failure:
         world.shard.describe_consumer_group("none")
     assert failure.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_groups_own_timeouts_hold_from_the_next_heartbeat_on(world: ConsumerWorld) -> None:
+    client = Client(world).join()
+    assert client.interval_ms == 5_000
+    world.timeouts[GROUP] = ConsumerTimeouts(50_000, 7_000)
+    client.beat()
+    assert client.interval_ms == 7_000
+    world.advance(49_999)
+    assert client.beat().code is ErrorCode.NONE
+    world.timeouts[GROUP] = ConsumerTimeouts(20_000, 7_000)
+    world.restart()
+    world.advance(20_000)
+    assert client.beat().code is ErrorCode.UNKNOWN_MEMBER_ID, "after a load the timers are those of now"

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.coordinators.edge import CoordinatorEdge, EdgeParts
 from tidelog.broker.topology.internal_topics import OFFSETS
+from tidelog.config.entities import effective_group
+from tidelog.metadata.entities import GROUPS
 from tidelog.replication.partition import ACKS_ALL
 from tidelog.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from tidelog.broker.configuration.entity_settings import EntitySettings
     from tidelog.config import BrokerConfig
     from tidelog.coordination import CoordinatorRuntime
     from tidelog.groups import GroupSettings, GroupShard
@@ -27,20 +30,31 @@ _REFUSALS: Final = {
 """Beside those of the runtime: the error of a commit, or of a transaction's end, that the log rejects."""
 
 
-def group_coordinator(parts: EdgeParts, authorizer: AclAuthorizer | None) -> CoordinatorEdge[GroupShard]:
+def group_coordinator(
+    parts: EdgeParts, authorizer: AclAuthorizer | None, entities: EntitySettings
+) -> CoordinatorEdge[GroupShard]:
     """The coordinator of groups. `authorizer` says which topics a member's pattern may match."""
 
     def new_runtime(edge: CoordinatorEdge[GroupShard]) -> CoordinatorRuntime[GroupShard]:
         from tidelog.broker.coordinators.group_catalog import ImageCatalog
         from tidelog.coordination import Batching, CoordinatorRuntime
-        from tidelog.groups import GroupShard
+        from tidelog.groups import ConsumerTimeouts, GroupShard
         from tidelog.records.compression import Codec
 
         config, replica_manager = parts.settings.config, parts.replica_manager
         settings = _settings_of(config)
         catalog = ImageCatalog(parts.image, authorizer)
+
+        def timeouts_of(group_id: str) -> ConsumerTimeouts:
+            """A group's own settings, or the broker's."""
+            own = entities.overrides(GROUPS, group_id) if entities.has_any(GROUPS) else None
+            if not own:
+                return settings.consumer_timeouts
+            config = effective_group(own, parts.settings.config)
+            return ConsumerTimeouts(config.consumer_session_timeout_ms, config.consumer_heartbeat_interval_ms)
+
         return CoordinatorRuntime(
-            lambda partition: GroupShard(partition, settings, _new_id, catalog),
+            lambda partition: GroupShard(partition, settings, _new_id, catalog, timeouts_of),
             edge.append,
             edge.await_commit,
             parts.clock,
@@ -58,7 +72,7 @@ def group_coordinator(parts: EdgeParts, authorizer: AclAuthorizer | None) -> Coo
 
 
 def _settings_of(config: BrokerConfig) -> GroupSettings:
-    from tidelog.groups import GroupSettings
+    from tidelog.groups import ConsumerTimeouts, GroupSettings
 
     policy = config.group_consumer_migration_policy.lower()
     return GroupSettings(
@@ -69,8 +83,9 @@ def _settings_of(config: BrokerConfig) -> GroupSettings:
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
-        consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
-        consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        consumer_timeouts=ConsumerTimeouts(
+            config.group_consumer_session_timeout_ms, config.group_consumer_heartbeat_interval_ms
+        ),
         consumer_max_size=config.group_consumer_max_size,
         can_upgrade=policy in ("upgrade", "bidirectional"),
         can_downgrade=policy in ("downgrade", "bidirectional"),

@@ -7,10 +7,14 @@ versions, errors and order are dealt with once, around the table, by the dispatc
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from tidelog.broker.requests.routes import Route, route_table, versions
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.own_messages import OwnApiKey
+
+TELEMETRY: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
+"""Served where `metrics.listeners` is set."""
 
 
 def broker_handlers(apis: Collection[ApiKey]) -> Mapping[int, Route]:
@@ -86,6 +90,9 @@ def handlers() -> Mapping[int, Route]:
             Route(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions(0, 1), "consumer_groups:handle_heartbeat"),
             Route(ApiKey.CONSUMER_GROUP_DESCRIBE, versions(0, 1), "consumer_groups:handle_describe"),
             Route(ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions(0, 0), "describe_topic_partitions"),
+            Route(ApiKey.LIST_CONFIG_RESOURCES, versions(0, 1), "list_config_resources"),
+            Route(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions(0, 0), "telemetry:handle_get"),
+            Route(ApiKey.PUSH_TELEMETRY, versions(0, 0), "telemetry:handle_push"),
         )
     )
 

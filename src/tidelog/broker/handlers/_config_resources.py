@@ -21,12 +21,15 @@ class ResourceType(IntEnum):
     BROKER = 4
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
+    GROUP = 32
 
 
 def check_config_access(operation: AclOperation, resource_type: int, name: str, context: Context) -> None:
     """Raise the error of a client that may not see, or not alter, the settings of a resource."""
     if resource_type == ResourceType.TOPIC:
         context.check_allowed(operation, AclResourceType.TOPIC, name)
+    elif resource_type == ResourceType.GROUP:
+        context.check_allowed(operation, AclResourceType.GROUP, name)
     elif resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS):
         context.check_allowed(operation, AclResourceType.CLUSTER)
 

@@ -22,8 +22,15 @@ from tidelog.broker.handlers._config_resources import (
 )
 from tidelog.broker.handlers._loggers import change_logger, check_logger_change
 from tidelog.broker.metadata_errors import metadata_errors_translated
-from tidelog.config.errors import ConfigError, InvalidValueError
-from tidelog.config.updates import broker_list_default, checked_topic, topic_list_default, updated_layers
+from tidelog.config.entities import checked_client_metrics, checked_group
+from tidelog.config.errors import ConfigError, InvalidValueError, UnknownSettingError
+from tidelog.config.updates import (
+    broker_list_default,
+    checked_topic,
+    subscription_list_default,
+    topic_list_default,
+    updated_layers,
+)
 from tidelog.metadata.configs import (
     Alteration,
     AlterOperation,
@@ -34,6 +41,7 @@ from tidelog.metadata.configs import (
     alter_overrides,
     replace_overrides,
 )
+from tidelog.metadata.entities import CLIENT_METRICS, GROUPS, entity_of
 from tidelog.metadata.errors import StoreError
 from tidelog.security.acls import AclOperation
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -179,8 +187,10 @@ def _target(node: Node, resource_type: int, name: str) -> _Target:
         return _topic_target(node, name)
     if resource_type == ResourceType.BROKER:
         return _broker_target(node, name)
+    if resource_type == ResourceType.GROUP:
+        return _group_target(node, name)
     if resource_type == ResourceType.CLIENT_METRICS:
-        raise invalid("AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS")
+        return _client_metrics_target(name)
     raise invalid(f"Unknown resource type {resource_type}")
 
 
@@ -200,6 +210,42 @@ def _topic_target(node: Node, name: str) -> _Target:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
     return _Target(topic_entity(name), topic_list_default, validate)
+
+
+def _group_target(node: Node, name: str) -> _Target:
+    if not name:
+        raise invalid("Group name can't be empty")
+
+    def validate(overrides: Mapping[str, str]) -> None:
+        try:
+            checked_group(overrides, node.config)
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+    return _Target(entity_of(GROUPS, name), _no_list, validate)
+
+
+def _client_metrics_target(name: str) -> _Target:
+    if not name:
+        raise invalid("Subscription name can't be empty")
+
+    from tidelog.broker.telemetry.subscriptions import check_matches
+
+    def validate(overrides: Mapping[str, str]) -> None:
+        try:
+            check_matches(checked_client_metrics(overrides).match)
+        except UnknownSettingError as error:
+            raise invalid(str(error)) from error
+        except ConfigError as error:
+            is_beyond = error.setting == "interval.ms" and overrides["interval.ms"].removeprefix("-").isdecimal()
+            code = ErrorCode.INVALID_REQUEST if is_beyond else ErrorCode.INVALID_CONFIG
+            raise ApiError(code, str(error)) from error
+
+    return _Target(entity_of(CLIENT_METRICS, name), subscription_list_default, validate)
+
+
+def _no_list(_name: str) -> None:
+    return None
 
 
 def _broker_target(node: Node, name: str) -> _Target:

@@ -15,6 +15,7 @@ from tidelog.broker.handlers._config_resources import ResourceType, check_config
 from tidelog.broker.handlers._loggers import logger_levels
 from tidelog.config.errors import ConfigError
 from tidelog.config.layers import ConfigEntry, ConfigSource
+from tidelog.metadata.entities import CLIENT_METRICS, GROUPS
 from tidelog.metadata.topic_names import check_topic_name
 from tidelog.security.acls import AclOperation
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -80,10 +81,7 @@ def _describe_topic(node: Node, name: str, keys: Iterable[str] | None) -> list[C
     check_topic_name(name)
     if node.image.topic(name) is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    try:
-        return node.config_layers.describe_topic(node.image.overrides(name), keys)
-    except ConfigError as error:
-        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return _described(node.config_layers.describe_topic, node.image.overrides(name), keys)
 
 
 def _describe_broker(node: Node, name: str, keys: Iterable[str] | None) -> list[ConfigEntry]:
@@ -93,6 +91,30 @@ def _describe_broker(node: Node, name: str, keys: Iterable[str] | None) -> list[
     if broker_id != node.broker_id:
         raise invalid(f"Unexpected broker id, expected {node.broker_id} or empty string, but received {name}")
     return node.config_layers.describe_broker(keys)
+
+
+def _describe_group(node: Node, name: str, keys: Iterable[str] | None) -> list[ConfigEntry]:
+    if not name:
+        raise invalid("Group name must not be empty")
+    return _described(node.config_layers.describe_group, node.entity_settings.overrides(GROUPS, name), keys)
+
+
+def _describe_client_metrics(node: Node, name: str, keys: Iterable[str] | None) -> list[ConfigEntry]:
+    if not name:
+        raise invalid("Client metrics subscription name must not be empty")
+    overrides = node.entity_settings.overrides(CLIENT_METRICS, name)
+    return _described(node.config_layers.describe_client_metrics, overrides, keys)
+
+
+def _described(
+    describe: Callable[[Mapping[str, str], Iterable[str] | None], list[ConfigEntry]],
+    overrides: Mapping[str, str],
+    keys: Iterable[str] | None,
+) -> list[ConfigEntry]:
+    try:
+        return describe(overrides, keys)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
 def _describe_loggers(node: Node, name: str, keys: Iterable[str] | None) -> list[ConfigEntry]:
@@ -131,4 +153,6 @@ _DESCRIBERS: Final[Mapping[int, _Describer]] = {
     ResourceType.TOPIC: _describe_topic,
     ResourceType.BROKER: _describe_broker,
     ResourceType.BROKER_LOGGER: _describe_loggers,
+    ResourceType.GROUP: _describe_group,
+    ResourceType.CLIENT_METRICS: _describe_client_metrics,
 }

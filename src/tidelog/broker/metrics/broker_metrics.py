@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from tidelog.broker.metrics._clients import ClientFamilies
 from tidelog.broker.metrics._cluster import ClusterFamilies
 from tidelog.broker.metrics._coordinators import CoordinatorFamilies
 from tidelog.broker.metrics._partitions import PartitionFamilies
@@ -49,6 +50,8 @@ class BrokerMetrics:
             process_families,
         ):
             self.registry.add_collector(collector)
+        if node.client_metrics is not None:
+            self.registry.add_collector(ClientFamilies(node.client_metrics, node.clock).families)
 
     def _is_added(self, topic: str, index: int, broker_id: int) -> bool:
         partition = self._node.replica_manager.find(topic, index)

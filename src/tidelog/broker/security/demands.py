@@ -24,6 +24,8 @@ NOTHING: Final = frozenset(
         ApiKey.API_VERSIONS,
         ApiKey.SASL_HANDSHAKE,
         ApiKey.SASL_AUTHENTICATE,
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        ApiKey.PUSH_TELEMETRY,
         # Tokens are their owner's business; those of others are checked one by one.
         ApiKey.RENEW_DELEGATION_TOKEN,
         ApiKey.EXPIRE_DELEGATION_TOKEN,
@@ -42,6 +44,7 @@ ON_CLUSTER: Final[Mapping[int, AclOperation]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: AclOperation.DESCRIBE,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: AclOperation.DESCRIBE,
     ApiKey.DESCRIBE_LOG_DIRS: AclOperation.DESCRIBE,
+    ApiKey.LIST_CONFIG_RESOURCES: AclOperation.DESCRIBE_CONFIGS,
 }
 
 ON_RESOURCES: Final[Mapping[int, tuple[tuple[AclOperation, AclResourceType], ...]]] = {
@@ -94,9 +97,21 @@ ON_RESOURCES: Final[Mapping[int, tuple[tuple[AclOperation, AclResourceType], ...
     ApiKey.WRITE_TXN_MARKERS: ((AclOperation.ALTER, _CLUSTER), (AclOperation.CLUSTER_ACTION, _CLUSTER)),
     ApiKey.DESCRIBE_TRANSACTIONS: ((AclOperation.DESCRIBE, _TRANSACTIONAL_ID), (AclOperation.DESCRIBE, _TOPIC)),
     ApiKey.LIST_TRANSACTIONS: ((AclOperation.DESCRIBE, _TRANSACTIONAL_ID),),
-    ApiKey.DESCRIBE_CONFIGS: ((AclOperation.DESCRIBE_CONFIGS, _TOPIC), (AclOperation.DESCRIBE_CONFIGS, _CLUSTER)),
-    ApiKey.ALTER_CONFIGS: ((AclOperation.ALTER_CONFIGS, _TOPIC), (AclOperation.ALTER_CONFIGS, _CLUSTER)),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: ((AclOperation.ALTER_CONFIGS, _TOPIC), (AclOperation.ALTER_CONFIGS, _CLUSTER)),
+    ApiKey.DESCRIBE_CONFIGS: (
+        (AclOperation.DESCRIBE_CONFIGS, _TOPIC),
+        (AclOperation.DESCRIBE_CONFIGS, _GROUP),
+        (AclOperation.DESCRIBE_CONFIGS, _CLUSTER),
+    ),
+    ApiKey.ALTER_CONFIGS: (
+        (AclOperation.ALTER_CONFIGS, _TOPIC),
+        (AclOperation.ALTER_CONFIGS, _GROUP),
+        (AclOperation.ALTER_CONFIGS, _CLUSTER),
+    ),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (
+        (AclOperation.ALTER_CONFIGS, _TOPIC),
+        (AclOperation.ALTER_CONFIGS, _GROUP),
+        (AclOperation.ALTER_CONFIGS, _CLUSTER),
+    ),
     ApiKey.DESCRIBE_CLUSTER: ((AclOperation.DESCRIBE, _CLUSTER),),
     ApiKey.CREATE_ACLS: ((AclOperation.ALTER, _CLUSTER),),
     ApiKey.DELETE_ACLS: ((AclOperation.ALTER, _CLUSTER),),

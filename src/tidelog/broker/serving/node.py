@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tidelog.broker.client_quotas import ClientQuotaManager
     from tidelog.broker.configuration.announced_changes import AnnouncedChanges
     from tidelog.broker.configuration.current import CurrentSettings
+    from tidelog.broker.configuration.entity_settings import EntitySettings
     from tidelog.broker.configuration.features import ClusterFeatures
     from tidelog.broker.coordinators.edge import CoordinatorEdge
     from tidelog.broker.coordinators.markers import MarkerWriter
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tidelog.broker.security.authentication import Authentication
     from tidelog.broker.security.delegation_tokens import TokenManager
     from tidelog.broker.security.listener_security import ListenerSecurity
+    from tidelog.broker.telemetry.client_metrics import ClientMetrics
     from tidelog.broker.topology.topology import Topology
     from tidelog.config import BrokerConfig
     from tidelog.config.layers import ConfigLayers
@@ -79,6 +81,10 @@ class Node:
     """Settings of topics, brokers, users and clients as they change in the tree."""
     features: ClusterFeatures
     """Which level of each feature is in effect in the cluster."""
+    client_metrics: ClientMetrics | None
+    """What clients push; None where no page would show it."""
+    entity_settings: EntitySettings
+    """What groups and subscriptions to clients' metrics have for themselves."""
     listener_security: ListenerSecurity
     authentication: Authentication | None
     """What authenticates the clients of listeners with SASL; None without such listeners, which are never added."""

@@ -28,7 +28,13 @@ TOOLS: Final[Mapping[str, tuple[Tool, ...]]] = {
     ),
     "kafka-broker-api-versions.sh": (Tool("", "", "Kafka's script works; README.md has the APIs"),),
     "kafka-client-metrics.sh": (
-        Tool("", "", "brokers do not collect metrics of clients; see `export_metrics` in monitoring.md"),
+        Tool(
+            "--alter",
+            "tidelog config alter --client-metrics",
+            "`--set` for `--metrics`, `--interval`, `--match`",
+        ),
+        Tool("--describe", "tidelog config describe --client-metrics"),
+        Tool("--delete", "tidelog config alter --client-metrics", "`--delete` for each setting"),
     ),
     "kafka-cluster.sh": (
         Tool("cluster-id", "", "the label `cluster_id` of the metric `tidelog_broker_info`"),

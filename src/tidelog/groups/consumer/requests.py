@@ -22,7 +22,7 @@ from tidelog.groups.consumer.group import LEFT_FOR_NOW, ConsumerGroup, ConsumerM
 from tidelog.groups.consumer.migration import FindGroup, become_classic
 from tidelog.groups.consumer.progress import Progress
 from tidelog.groups.consumer.timers import REJOIN, RESYNC, REVOCATION, SESSION, cancel, set_timer
-from tidelog.groups.settings import GroupSettings
+from tidelog.groups.settings import GroupSettings, TimeoutsOf
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -36,9 +36,15 @@ class ConsumerRequests:
     """Decides the requests of consumer groups. Decisions are appended and take effect by replay."""
 
     def __init__(
-        self, settings: GroupSettings, progress: Progress, new_id: Callable[[], str], find_group: FindGroup
+        self,
+        settings: GroupSettings,
+        timeouts_of: TimeoutsOf,
+        progress: Progress,
+        new_id: Callable[[], str],
+        find_group: FindGroup,
     ) -> None:
         self._settings = settings
+        self._timeouts_of = timeouts_of
         self._progress = progress
         self._new_id = new_id
         self._find_group = find_group
@@ -64,9 +70,8 @@ class ConsumerRequests:
         updated = _updated(member or ConsumerMember(change.member_id), request, asker)
         owned = None if request.topic_partitions is None else from_wire(request.topic_partitions)
         stepped = self._progress.advance(change, member, updated, owned, asker.topic_filter)
-        timers: list[TimerChange] = [
-            set_timer(SESSION, group.group_id, updated.member_id, self._settings.consumer_session_timeout_ms)
-        ]
+        timeouts = self._timeouts_of(group.group_id)
+        timers: list[TimerChange] = [set_timer(SESSION, group.group_id, updated.member_id, timeouts.session_ms)]
         timers += _revocation_timer(group, updated, stepped)
         if member is not None and member.classic is not None:
             timers += cancel(group.group_id, updated.member_id, REJOIN, RESYNC)
@@ -78,7 +83,7 @@ class ConsumerRequests:
         response = ConsumerGroupHeartbeatResponse(
             member_id=updated.member_id,
             member_epoch=stepped.member_epoch,
-            heartbeat_interval_ms=self._settings.consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=timeouts.heartbeat_interval_ms,
             assignment=to_wire(stepped.assigned) if must_tell else None,
         )
         return Decision(response, tuple(change.records), tuple(timers))
@@ -138,7 +143,7 @@ class ConsumerRequests:
             pending_revocation={},
         )
         timers: list[TimerChange] = [
-            set_timer(SESSION, group.group_id, member.member_id, self._settings.consumer_session_timeout_ms),
+            set_timer(SESSION, group.group_id, member.member_id, self._timeouts_of(group.group_id).session_ms),
             *cancel(group.group_id, member.member_id, REVOCATION),
         ]
         return Decision(response, (current_record(group.group_id, gone),), tuple(timers))

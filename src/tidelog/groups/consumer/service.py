@@ -19,7 +19,7 @@ from tidelog.groups.consumer.requests import ConsumerRequests
 from tidelog.groups.consumer.schemas import Assignment
 from tidelog.groups.consumer.timers import REVOCATION, SESSION, set_timer
 from tidelog.groups.schemas import SchemaError, group_key
-from tidelog.groups.settings import GroupSettings
+from tidelog.groups.settings import GroupSettings, TimeoutsOf
 from tidelog.groups.subscription import CONSUMER_PROTOCOL
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.consumer_group_describe import Assignment as WireAssignment
@@ -42,12 +42,18 @@ class ConsumerGroups:
     """The shard's interface to groups of the newer protocol."""
 
     def __init__(
-        self, settings: GroupSettings, catalog: Catalog, new_id: Callable[[], str], find_group: FindGroup
+        self,
+        settings: GroupSettings,
+        timeouts_of: TimeoutsOf,
+        catalog: Catalog,
+        new_id: Callable[[], str],
+        find_group: FindGroup,
     ) -> None:
         self._settings = settings
+        self._timeouts_of = timeouts_of
         self._catalog = catalog
         progress = Progress(catalog)
-        self._requests = ConsumerRequests(settings, progress, new_id, find_group)
+        self._requests = ConsumerRequests(settings, timeouts_of, progress, new_id, find_group)
         self.classic = ClassicMembers(settings, catalog, progress, new_id)
         """For the requests of classic members."""
 
@@ -74,7 +80,7 @@ class ConsumerGroups:
         group_id = group.group_id
         for member in group.consumer.members.values():
             classic = member.classic
-            session_ms = self._settings.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
+            session_ms = self._timeouts_of(group_id).session_ms if classic is None else classic.session_timeout_ms
             yield set_timer(SESSION, group_id, member.member_id, session_ms)
             if member.state is MemberState.UNREVOKED_PARTITIONS:
                 yield set_timer(REVOCATION, group_id, member.member_id, member.rebalance_timeout_ms)

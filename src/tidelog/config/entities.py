@@ -1,0 +1,114 @@
+"""Settings that a group or a subscription to clients' metrics has for itself, as topics have theirs.
+
+A group's own setting takes the place of the broker's, within the broker's bounds, also when those are changed later.
+A subscription has no other source of settings than itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tidelog.config import _checks as checks
+from tidelog.config.broker_config import BrokerConfig
+from tidelog.config.declaration import HOUR_MS, MINUTE_MS, SECOND_MS, Settings, parse_settings, setting
+from tidelog.config.errors import ConfigError, UnknownSettingError
+from tidelog.config.names import with_suggestion
+from tidelog.config.topics import broker_value
+
+
+# fmt: off
+class GroupConfig(Settings, scope="group"):
+    """Settings of one group."""
+
+    consumer_session_timeout_ms: int = setting(
+        "consumer.session.timeout.ms", 45 * SECOND_MS, at_least=1, synonyms=("group.consumer.session.timeout.ms",),
+        doc="Remove a member that sends no heartbeat for this long; for groups of the newer protocol (KIP-848).")
+    consumer_heartbeat_interval_ms: int = setting(
+        "consumer.heartbeat.interval.ms", 5 * SECOND_MS, at_least=1, synonyms=("group.consumer.heartbeat.interval.ms",),
+        doc="Heartbeat interval of members; for groups of the newer protocol (KIP-848).")
+
+
+class ClientMetricsConfig(Settings, scope="subscription"):
+    """One subscription to the metrics of clients (KIP-714)."""
+
+    metrics: tuple[str, ...] = setting(
+        "metrics", (),
+        doc="Prefixes of the names of metrics that clients send; `*` is all of them, and none without any.")
+    interval_ms: int = setting(
+        "interval.ms", 5 * MINUTE_MS, at_least=100, at_most=HOUR_MS,
+        doc="How often a client sends its metrics.")
+    match: tuple[str, ...] = setting(
+        "match", (), validator=checks.CLIENT_MATCH,
+        doc="Which clients: `name=pattern` pairs that must all match, for `client_instance_id`, `client_id`, "
+            "`client_software_name`, `client_software_version`, `client_source_address` and `client_source_port`. "
+            "Without any, all clients.")
+# fmt: on
+
+
+_BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
+    "consumer.session.timeout.ms": ("group_consumer_min_session_timeout_ms", "group_consumer_max_session_timeout_ms"),
+    "consumer.heartbeat.interval.ms": (
+        "group_consumer_min_heartbeat_interval_ms",
+        "group_consumer_max_heartbeat_interval_ms",
+    ),
+}
+"""The broker's settings that bound a group's, by field."""
+
+
+def group_values(overrides: Mapping[str, str | None], broker: BrokerConfig) -> dict[str, Any]:
+    """The typed value of every setting of a group, by field. Raises ConfigError."""
+    values = {each.field: broker_value(each, broker) for each in GroupConfig.settings.values()}
+    return values | parse_settings(GroupConfig, overrides)
+
+
+def checked_group(overrides: Mapping[str, str], broker: BrokerConfig) -> GroupConfig:
+    """A group's settings once its overrides are these. Raises ConfigError."""
+    _refuse_unknown(GroupConfig, overrides, "Unknown group config name")
+    config = GroupConfig(**group_values(overrides, broker))
+    for name in overrides:
+        value = getattr(config, GroupConfig.settings[name].field)
+        for bound, is_least in zip(_BOUNDS.get(name, ()), (True, False), strict=False):
+            limit = getattr(broker, bound)
+            if value < limit if is_least else value > limit:
+                relation = "greater" if is_least else "less"
+                text = f"{name} must be {relation} than or equal to {bound.replace('_', '.')} ({limit})"
+                raise ConfigError(text, setting=name)
+    if config.consumer_session_timeout_ms <= config.consumer_heartbeat_interval_ms:
+        text = "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"
+        raise ConfigError(text, setting="consumer.session.timeout.ms")
+    return config
+
+
+def effective_group(overrides: Mapping[str, str], broker: BrokerConfig) -> GroupConfig:
+    """A group's settings as they hold: its overrides within the bounds that the broker has now.
+
+    An override that this version does not know, or that it cannot read, counts as not there.
+    """
+    known: dict[str, Any] = {}
+    for name, text in overrides.items():
+        declared = GroupConfig.settings.get(name)
+        if declared is None:
+            continue
+        try:
+            value = declared.parse(text)
+        except ConfigError:
+            continue
+        bounds = _BOUNDS.get(name)
+        if bounds is not None:
+            least, most = (getattr(broker, bound) for bound in bounds)
+            value = min(max(value, least), most)
+        known[declared.field] = value
+    return GroupConfig(**(group_values({}, broker) | known))
+
+
+def checked_client_metrics(overrides: Mapping[str, str]) -> ClientMetricsConfig:
+    """A subscription once its settings are these. Raises ConfigError."""
+    _refuse_unknown(ClientMetricsConfig, overrides, "Unknown client metrics configuration")
+    return ClientMetricsConfig(**parse_settings(ClientMetricsConfig, overrides))
+
+
+def _refuse_unknown(settings: type[Settings], overrides: Mapping[str, str], text: str) -> None:
+    for name in overrides:
+        if name not in settings.settings:
+            raise UnknownSettingError(f"{text}: {with_suggestion(name, settings.settings)}", setting=name)
