@@ -13,6 +13,7 @@ from tidelog.broker.configuration.settings import limit_replication, network_lim
 from tidelog.broker.coordinators.edge import EdgeParts
 from tidelog.broker.coordinators.groups import group_coordinator
 from tidelog.broker.coordinators.markers import MarkerWriter
+from tidelog.broker.coordinators.shares import Shares
 from tidelog.broker.coordinators.transactions import TransactionCoordinator
 from tidelog.broker.delayed_delivery import DelayedDelivery
 from tidelog.broker.dynamic_config import follow_settings
@@ -167,7 +168,10 @@ def assemble(
     groups = group_coordinator(edge_parts, None if access is None else access.authorizer, entities)
     markers = MarkerWriter(groups, replica_manager, clock, settings)
     transactions = TransactionCoordinator(edge_parts, topology, markers, reach)
+    shares = Shares(broker_id, edge_parts, topology, features, lambda _group_id: {})
+    network.on_forgotten = shares.connection_closed
     hosted_topics.add_leadership_listener(groups)
+    hosted_topics.add_leadership_listener(shares)
     hosted_topics.add_leadership_listener(transactions.edge)
     hosted_topics.add_deletion_listener(
         lambda names: groups.execute_in_all(lambda shard, now_ms: shard.forget_topics(names, now_ms))
@@ -196,6 +200,7 @@ def assemble(
             config.max_incremental_fetch_session_cache_slots, lambda: base.surroundings.random.randrange(1, 2**31)
         ),
         groups=groups,
+        shares=shares,
         transactions=transactions,
         markers=markers,
         routes=routes,

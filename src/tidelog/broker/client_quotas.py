@@ -178,6 +178,13 @@ class ClientQuotaManager:
             self.throttle(connection, wait_ms)
         return wait_ms
 
+    def count_sent(self, connection: Connection, response_bytes: int) -> int:
+        """The same for a response that is sent all the same, because its records are locked for the client."""
+        user, client_id = _names(connection.session)
+        wait_ms = self._fetch.record(user, client_id, response_bytes, self._clock.monotonic_ms())
+        self.throttle(connection, wait_ms)
+        return wait_ms
+
     def fetch_bytes_max(self, connection: Connection, bytes_max: int) -> int:
         """How many bytes of records a response may have: no more than the quota lets through at once, as in Kafka."""
         bucket = self._fetch.bucket_of(*_names(connection.session), self._clock.monotonic_ms())

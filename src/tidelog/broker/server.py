@@ -311,6 +311,7 @@ class Server:
             await self.metrics.close()
         node.groups.stop()
         node.transactions.stop()
+        await node.shares.close()
         await node.topology.close()
         await node.log_dir_moves.close()
         await within(_STOP_SECONDS, "requests under way", node.slices.drain())

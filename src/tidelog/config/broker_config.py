@@ -29,6 +29,7 @@ from tidelog.config._security_settings import (
     TlsSettings,
 )
 from tidelog.config._server_settings import ServerSettings, TopicSettings, ZooKeeperSecuritySettings, ZooKeeperSettings
+from tidelog.config._share_settings import ShareGroupSettings
 from tidelog.config.declaration import Setting, parse_settings
 from tidelog.config.errors import ConfigError
 from tidelog.config.kinds import parse_items
@@ -43,6 +44,7 @@ class BrokerConfig(
     CleanerSettings,
     ReplicationSettings,
     GroupSettings,
+    ShareGroupSettings,
     TransactionSettings,
     ZooKeeperSettings,
     ZooKeeperSecuritySettings,

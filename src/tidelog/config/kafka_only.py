@@ -43,13 +43,11 @@ _REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "remote.log.reader.threads", "remote.log.storage.manager.class.name", "remote.log.storage.manager.class.path",
         "remote.log.storage.manager.impl.prefix", "remote.log.storage.system.enable",
     ),
-    "share groups are not supported": (
-        "group.share.delivery.count.limit", "group.share.heartbeat.interval.ms", "group.share.max.groups",
+    "share groups are limited by their members and sessions": ("group.share.max.groups",),
+    "share groups have no times of their own that it could bound": (
         "group.share.max.heartbeat.interval.ms", "group.share.max.record.lock.duration.ms",
-        "group.share.max.session.timeout.ms", "group.share.max.size", "group.share.min.heartbeat.interval.ms",
+        "group.share.max.session.timeout.ms", "group.share.min.heartbeat.interval.ms",
         "group.share.min.record.lock.duration.ms", "group.share.min.session.timeout.ms",
-        "group.share.partition.max.record.locks", "group.share.record.lock.duration.ms",
-        "group.share.session.timeout.ms",
     ),
     "the assignors `uniform` and `range` are built in": ("group.consumer.assignors",),
     "coordinators run on the event loop, which writes once in each turn": (
@@ -71,6 +69,7 @@ IGNORED: Final[Mapping[str, str]] = {name: reason for reason, names in _REASONS.
 
 _IGNORED_PREFIXES: Final = (
     *("controller.quorum.", "group.consumer.", "group.coordinator.", "group.share.", "metadata.", "remote.fetch."),
+    *("share.coordinator.", "share.fetch."),
     *("remote.log.", "rlmm.config.", "rsm.config.", "zookeeper.metadata.migration."),
 )
 """Settings of plug-ins, and what other versions of Kafka have of the same features."""

@@ -31,6 +31,9 @@ from tidelog.groups.consumer.timers import PURPOSES
 from tidelog.groups.offset_requests import Codes, CommitCodes, Committer, PartitionOffset, StoredOffset, TopicId
 from tidelog.groups.schemas import GROUP_KEY_VERSION, OFFSET_KEY_VERSIONS, SchemaError, read_group_value
 from tidelog.groups.settings import GroupSettings, TimeoutsOf
+from tidelog.groups.share import schemas as share_schemas
+from tidelog.groups.share.service import SESSION as SHARE_SESSION
+from tidelog.groups.share.service import MemberTimes, ShareGroups
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.consumer_group_describe import DescribedGroup as ConsumerDescribedGroup
 from tidelog.wire.messages.consumer_group_heartbeat import (
@@ -41,6 +44,7 @@ from tidelog.wire.messages.describe_groups import DescribedGroup, DescribedGroup
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.join_group import JoinGroupRequest
 from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from tidelog.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from tidelog.wire.messages.sync_group import SyncGroupRequest
 from tidelog.wire.offset_commit import CommittedTopic
 
@@ -69,7 +73,9 @@ class GroupShard:
         new_id: Callable[[], str],
         catalog: Catalog | None = None,
         timeouts_of: TimeoutsOf | None = None,
+        share_times: Callable[[str], MemberTimes] | None = None,
     ) -> None:
+        """`share_times` has the settings of a share group for its members."""
         self.partition = partition
         self._settings = settings
         self._groups: dict[str, Group] = {}
@@ -84,6 +90,8 @@ class GroupShard:
         self._departures = Departures(self._rebalances)
         timeouts_of = timeouts_of or (lambda _: settings.consumer_timeouts)
         self._consumers = ConsumerGroups(settings, timeouts_of, catalog or NoTopics(), new_id, self._groups.get)
+        self.shares = ShareGroups(catalog or NoTopics(), share_times or (lambda _group_id: MemberTimes()))
+        """The share groups; their requests go there, but for those that create a group."""
 
     # --- replay ---
 
@@ -112,6 +120,8 @@ class GroupShard:
                 self._replay_group(name.decode(), value)
             elif kind in KINDS:
                 self._replay_consumer(read_key(key), value)
+            elif kind in share_schemas.KINDS:
+                self.shares.replay(share_schemas.read_key(key), value)
             else:
                 logger.debug("a record with key version %d is skipped", kind)
         except (struct.error, IndexError, UnicodeDecodeError, SchemaError):
@@ -196,6 +206,7 @@ class GroupShard:
             for member in group.members.values():
                 effects.keep_alive(group, member)
             effects.timers += self._consumers.timers(group)
+        effects.timers += self.shares.timers()
         effects.timers.append(SetTimer(EXPIRY, self._settings.offsets_retention_check_interval_ms))
         return effects.decide()
 
@@ -209,6 +220,8 @@ class GroupShard:
         if key == EXPIRY:
             return self.expire(now_ms)
         purpose, group_id, member_id = key
+        if purpose == SHARE_SESSION:
+            return self.shares.on_timer(group_id, member_id, now_ms)
         group = self._groups.get(group_id)
         effects = Effects()
         if group is None:
@@ -234,6 +247,8 @@ class GroupShard:
         if group is None:
             if request.member_id:
                 return Decision(join_error(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+            if self.shares.get(request.group_id) is not None:
+                return Decision(join_error(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             group = self._create(request.group_id)
         if group.consumer is None:
             return self._joins.join(group, request, joiner, respond, now_ms)
@@ -266,7 +281,24 @@ class GroupShard:
         self, request: ConsumerGroupHeartbeatRequest, asker: Asker, now_ms: int
     ) -> Decision[ConsumerGroupHeartbeatResponse]:
         """Join, stay in or leave a group of the newer protocol (KIP-848)."""
+        self._check_no_share_group(request.group_id)
         return self._consumers.heartbeat(self._groups.get(request.group_id), request, asker, now_ms)
+
+    def share_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, client_id: str, client_host: str, now_ms: int
+    ) -> Decision[ShareGroupHeartbeatResponse]:
+        """Join, stay in or leave a share group (KIP-932)."""
+        self.check_may_share(request.group_id)
+        return self.shares.heartbeat(request, client_id, client_host, now_ms)
+
+    def check_may_share(self, group_id: str) -> None:
+        """Raise ApiError if a group of another kind has this name."""
+        if group_id in self._groups:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+
+    def _check_no_share_group(self, group_id: str) -> None:
+        if self.shares.get(group_id) is not None:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a share group.")
 
     def describe_consumer_group(self, group_id: str) -> ConsumerDescribedGroup:
         return self._consumers.describe(self._groups.get(group_id), group_id)
@@ -291,6 +323,7 @@ class GroupShard:
         topic_id_of: TopicId | None = None,
     ) -> Decision[CommitCodes]:
         """Store offsets; with a producer they take effect once its transaction commits."""
+        self._check_no_share_group(group_id)
         return offset_requests.commit(
             group_id,
             self._groups.get(group_id),
@@ -332,7 +365,7 @@ class GroupShard:
 
     def forget_topics(self, names: Collection[str], _now_ms: int) -> Decision[Any]:
         """Topics were deleted: delete their offsets."""
-        records: list[StateRecord] = []
+        records: list[StateRecord] = self.shares.forget_topics(names)
         for group in self._groups.values():
             keys = [key for name in names for key in group.offsets.keys_of_topic(name)]
             if keys:

@@ -39,7 +39,7 @@ FEATURES: Final[Mapping[str, Feature]] = {
     feature.name: feature
     for feature in (
         Feature(GROUP_VERSION, 1, implied=1),
-        Feature(SHARE_VERSION, 0),
+        Feature(SHARE_VERSION, 1),
         Feature(STREAMS_VERSION, 0),
         Feature(TRANSACTION_VERSION, 0),
     )

@@ -98,6 +98,8 @@ class SocketServer:
 
         `on_open` is called with every connection before anything is read from it.
         """
+        self.on_forgotten: Callable[[Connection], None] | None = None
+        """Called with every connection that was closed."""
         self.idle_closed = 0
         """Connections that were closed because they were idle."""
         self.failed_handshakes: Counter[str] = Counter()
@@ -330,6 +332,8 @@ class SocketServer:
         self._loop.remove_writer(connection.fd)
         del self.connections[connection.fd]
         self._release(connection.session)
+        if self.on_forgotten is not None:
+            self.on_forgotten(connection)
 
     def _release(self, session: Session) -> None:
         """One connection less: listeners that were at their limit accept again."""

@@ -19,6 +19,21 @@ NOT_SERVED_ALONE: Final = {
     ApiKey.ALLOCATE_PRODUCER_IDS,
 }
 """Requests between brokers, which a broker that is alone refuses."""
+SHARE_GROUPS: Final[dict[int, Versions]] = {
+    ApiKey.SHARE_GROUP_HEARTBEAT: (1, 1),
+    ApiKey.SHARE_GROUP_DESCRIBE: (1, 1),
+    ApiKey.SHARE_FETCH: (1, 2),
+    ApiKey.SHARE_ACKNOWLEDGE: (1, 2),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (0, 0),
+    ApiKey.READ_SHARE_GROUP_STATE: (0, 0),
+    ApiKey.WRITE_SHARE_GROUP_STATE: (0, 1),
+    ApiKey.DELETE_SHARE_GROUP_STATE: (0, 0),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (0, 1),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (0, 1),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: (0, 0),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: (0, 0),
+}
+"""Share groups (KIP-932) as Kafka 4.4 serves them."""
 OUR_OWN: Final[dict[int, Versions]] = {
     # What Kafka 4.4 serves besides.
     ApiKey.FETCH: (0, 18),
@@ -43,6 +58,7 @@ OUR_OWN: Final[dict[int, Versions]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
+    **SHARE_GROUPS,
 }
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tidelog.config import BrokerConfig
     from tidelog.coordination import CoordinatorRuntime
     from tidelog.groups import GroupSettings, GroupShard
+    from tidelog.groups.share.service import MemberTimes
     from tidelog.replication.replica_manager import ReplicaManager
     from tidelog.security.authorizer import AclAuthorizer
 
@@ -54,7 +55,9 @@ def group_coordinator(
             return ConsumerTimeouts(config.consumer_session_timeout_ms, config.consumer_heartbeat_interval_ms)
 
         return CoordinatorRuntime(
-            lambda partition: GroupShard(partition, settings, _new_id, catalog, timeouts_of),
+            lambda partition: GroupShard(
+                partition, settings, _new_id, catalog, timeouts_of, lambda _group_id: _share_times(config)
+            ),
             edge.append,
             edge.await_commit,
             parts.clock,
@@ -89,6 +92,16 @@ def _settings_of(config: BrokerConfig) -> GroupSettings:
         consumer_max_size=config.group_consumer_max_size,
         can_upgrade=policy in ("upgrade", "bidirectional"),
         can_downgrade=policy in ("downgrade", "bidirectional"),
+    )
+
+
+def _share_times(config: BrokerConfig) -> MemberTimes:
+    from tidelog.groups.share.service import MemberTimes
+
+    return MemberTimes(
+        session_timeout_ms=config.group_share_session_timeout_ms,
+        heartbeat_interval_ms=config.group_share_heartbeat_interval_ms,
+        size_max=config.group_share_max_size,
     )
 
 

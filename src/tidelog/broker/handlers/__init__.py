@@ -93,6 +93,18 @@ def handlers() -> Mapping[int, Route]:
             Route(ApiKey.LIST_CONFIG_RESOURCES, versions(0, 1), "list_config_resources"),
             Route(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions(0, 0), "telemetry:handle_get"),
             Route(ApiKey.PUSH_TELEMETRY, versions(0, 0), "telemetry:handle_push"),
+            Route(ApiKey.SHARE_GROUP_HEARTBEAT, versions(1, 1), "share_groups:handle_heartbeat"),
+            Route(ApiKey.SHARE_GROUP_DESCRIBE, versions(1, 1), "share_groups:handle_describe"),
+            Route(ApiKey.SHARE_FETCH, versions(1, 2), "share_fetch:handle_fetch"),
+            Route(ApiKey.SHARE_ACKNOWLEDGE, versions(1, 2), "share_fetch:handle_acknowledge"),
+            Route(ApiKey.INITIALIZE_SHARE_GROUP_STATE, versions(0, 0), "share_states:handle_initialize"),
+            Route(ApiKey.READ_SHARE_GROUP_STATE, versions(0, 0), "share_states:handle_read"),
+            Route(ApiKey.WRITE_SHARE_GROUP_STATE, versions(0, 1), "share_states:handle_write"),
+            Route(ApiKey.DELETE_SHARE_GROUP_STATE, versions(0, 0), "share_states:handle_delete"),
+            Route(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, versions(0, 1), "share_states:handle_summary"),
+            Route(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, versions(0, 1), "share_offsets:handle_describe"),
+            Route(ApiKey.ALTER_SHARE_GROUP_OFFSETS, versions(0, 0), "share_offsets:handle_alter"),
+            Route(ApiKey.DELETE_SHARE_GROUP_OFFSETS, versions(0, 0), "share_offsets:handle_delete"),
         )
     )
 

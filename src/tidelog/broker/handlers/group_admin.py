@@ -39,6 +39,7 @@ _CLASSIC: Final = "classic"
 _CONSUMER: Final = "consumer"
 _DEAD: Final = "Dead"
 _MISSING_IS_ERROR_FROM: Final = 6
+_SHARE: Final = "share"
 
 
 async def handle_list(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
@@ -62,6 +63,21 @@ async def handle_list(request: ListGroupsRequest, context: Context) -> ListGroup
                     protocol_type=group.protocol_type or ("" if group.consumer is None else _CONSUMER),
                     group_state=group.state_name,
                     group_type=_kind(group),
+                )
+            )
+        await context.pause()
+    for share in [group for shard in coordinator.shards() for group in shard.shares.groups()]:
+        if not sees_all and not context.is_allowed(
+            AclOperation.DESCRIBE, AclResourceType.GROUP, share.group_id, is_logged=False
+        ):
+            continue
+        if (not states or share.state_name.lower() in states) and (not types or _SHARE in types):
+            response.groups.append(
+                ListedGroup(
+                    group_id=share.group_id,
+                    protocol_type=_SHARE,
+                    group_state=share.state_name,
+                    group_type=_SHARE,
                 )
             )
         await context.pause()
@@ -103,15 +119,42 @@ async def handle_delete(request: DeleteGroupsRequest, context: Context) -> Event
     """Ask the coordinator of each group; a group named twice is deleted once."""
     names = list(dict.fromkeys(request.groups_names))
     response = DeleteGroupsResponse()
+    shares = [group_id for group_id in names if _is_share_group(group_id, context)]
+    if shares:
+        response.results += [await _delete_share_group(group_id, context) for group_id in shares]
+        names = [group_id for group_id in names if group_id not in shares]
     for start in range(0, len(names), GROUPS_AT_ONCE):
         deletions = []
         for group_id in names[start : start + GROUPS_AT_ONCE]:
             deletions.append(_delete(group_id, context))
             await context.node.slices.pause()
         if len(names) <= GROUPS_AT_ONCE:
-            return gather(deletions, lambda results: DeleteGroupsResponse(results=results))
+            return gather(deletions, lambda results: DeleteGroupsResponse(results=[*response.results, *results]))
         response.results += [await settled(found) for found in deletions]
     return response
+
+
+def _is_share_group(group_id: str, context: Context) -> bool:
+    try:
+        return context.node.groups.shard_of(group_id).shares.get(group_id) is not None
+    except ApiError:
+        return False
+
+
+async def _delete_share_group(group_id: str, context: Context) -> DeletableGroupResult:
+    """The states of its partitions go first: a group that is gone could not name them any more."""
+    from tidelog.broker.handlers.share_offsets import delete_states
+
+    coordinator = context.node.groups
+    try:
+        context.check_allowed(AclOperation.DELETE, AclResourceType.GROUP, group_id)
+        group = coordinator.shard_of(group_id).shares.check_empty(group_id)
+        for topic_id in list(group.initialized):
+            await delete_states(group, topic_id, context)
+    except ApiError as error:
+        return _not_deleted(group_id, error)
+    outcome = await coordinator.ask(group_id, lambda shard, _respond, _now_ms: shard.shares.delete(group_id))
+    return _not_deleted(group_id, outcome) if isinstance(outcome, ApiError) else DeletableGroupResult(group_id=group_id)
 
 
 def _delete(group_id: str, context: Context) -> Eventual[DeletableGroupResult]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tidelog.broker.configuration.features import ClusterFeatures
     from tidelog.broker.coordinators.edge import CoordinatorEdge
     from tidelog.broker.coordinators.markers import MarkerWriter
+    from tidelog.broker.coordinators.shares import Shares
     from tidelog.broker.coordinators.transactions import TransactionCoordinator
     from tidelog.broker.delayed_delivery import DelayedDelivery
     from tidelog.broker.hosting.cleaner import CleanerService
@@ -70,6 +71,7 @@ class Node:
     delayed: DelayedDelivery
     fetch_sessions: FetchSessionCache
     groups: CoordinatorEdge[GroupShard]
+    shares: Shares
     transactions: TransactionCoordinator
     markers: MarkerWriter
     routes: Mapping[int, Route]

@@ -208,6 +208,12 @@ class Alone:
         """Another broker that the image names is gone."""
         respond(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
+    # --- coordinators on other brokers ---
+
+    async def ask(self, broker_id: int, _request: Message) -> Message:
+        """There is no other broker."""
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no broker {broker_id}")
+
     # --- figures ---
 
     def controller_figures(self) -> ControllerFigures:

@@ -1,7 +1,8 @@
 """What a topic is like that brokers create by themselves: one that a client named, or one that a coordinator needs.
 
 `__consumer_offsets` and `__transaction_state` have settings of their own. Both are compacted: under the broker's
-default policy, offsets and transactional ids would be deleted by age.
+default policy, offsets and transactional ids would be deleted by age. `__share_group_state` is kept whole: its
+coordinator deletes what snapshots have replaced.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidelog.config import BrokerConfig
-from tidelog.metadata.image import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tidelog.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
 _COMMIT_TIMEOUT_MS: Final = 5_000
 """How long records of transactions may take until every in-sync replica has them; there is no setting for it."""
@@ -50,6 +51,17 @@ def _transactions_overrides(config: BrokerConfig, factor: int) -> dict[str, str]
     }
 
 
+def _share_state_overrides(config: BrokerConfig, factor: int) -> dict[str, str]:
+    return {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "min.insync.replicas": str(min(config.share_coordinator_state_topic_min_isr, factor)),
+        "retention.bytes": "-1",
+        "retention.ms": "-1",
+        "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
+    }
+
+
 OFFSETS: Final = InternalTopic(
     name=OFFSETS_TOPIC,
     noun="group",
@@ -68,7 +80,18 @@ TRANSACTIONS: Final = InternalTopic(
     load_buffer_bytes=lambda config: config.transaction_state_log_load_buffer_size,
     commit_timeout_ms=lambda _config: _COMMIT_TIMEOUT_MS,
 )
-COORDINATOR_TOPICS: Final[Mapping[str, InternalTopic]] = {each.name: each for each in (OFFSETS, TRANSACTIONS)}
+SHARE_STATE: Final = InternalTopic(
+    name=SHARE_STATE_TOPIC,
+    noun="share partition",
+    partition_count=lambda config: config.share_coordinator_state_topic_num_partitions,
+    replication_factor=lambda config: config.share_coordinator_state_topic_replication_factor,
+    overrides=_share_state_overrides,
+    load_buffer_bytes=lambda config: config.share_coordinator_load_buffer_size,
+    commit_timeout_ms=lambda config: config.share_coordinator_write_timeout_ms,
+)
+COORDINATOR_TOPICS: Final[Mapping[str, InternalTopic]] = {
+    each.name: each for each in (OFFSETS, TRANSACTIONS, SHARE_STATE)
+}
 
 
 class AutomaticTopic(NamedTuple):

@@ -196,6 +196,11 @@ class Topology(Protocol):
     ) -> None:
         """Ask another broker's coordinator whether partitions are part of a transaction (KIP-890)."""
 
+    # --- coordinators on other brokers ---
+
+    async def ask(self, broker_id: int, request: Message, /) -> Message:
+        """Another broker's response to a request. Raises ApiError where there is none."""
+
     # --- figures ---
 
     def controller_figures(self) -> ControllerFigures: ...

@@ -144,8 +144,8 @@ def _watched_commits(violated: Violated) -> Iterator[tuple[Any, str, Any]]:
 
     commit_once: Any = OffsetCommits.commit_once
 
-    async def watched_claim(commits: OffsetCommits, offsets: Any) -> None:
-        await commit_once(commits, offsets)
+    async def watched_claim(commits: OffsetCommits, offsets: Any, *ids: Any) -> None:
+        await commit_once(commits, offsets, *ids)
         group_id = commits._link.group_id
         for place, value in offsets.items():
             if (group_id, place.topic, place.partition, value.offset) not in accepted:
