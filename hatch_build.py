@@ -14,7 +14,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULES = ("tidelog.network._speedups", "tidelog.records._speedups", "tidelog.wire._speedups")
+MODULES = tuple(f"tidelog.{room}._speedups" for room in ("client", "network", "records", "wire"))
 SOURCES = Path("src")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MODULES = ("tidelog/network/_speedups.", "tidelog/records/_speedups.", "tidelog/wire/_speedups.")
+MODULES = tuple(f"tidelog/{room}/_speedups." for room in ("client", "network", "records", "wire"))
 
 
 def build_wheel(directory: Path, **environment: str) -> Path:

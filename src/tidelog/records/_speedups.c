@@ -1,7 +1,9 @@
-/* The record scanner of tidelog.records.scanner, the batch check of `usual` and the batch encoder of `bulk` in C.
+/* The record scanner of tidelog.records.scanner, the batch check of `usual`, the batch encoder of `bulk` and the reader
+ * of `rows` in C.
  *
  * This file is optional. `scanner.scan_in_python` defines what `scan` returns for every input, `read_usual_in_python`
- * what `read_usual` returns, `bulk.assemble_in_python` what `assemble` returns, and property tests hold them equal;
+ * what `read_usual` returns, `bulk.assemble_in_python` what `assemble` returns, `rows.read_rows_in_python` what
+ * `read_rows` returns, and property tests hold them equal;
  * where no compiler was present at installation, the Python functions are used.
  *
  * A record of magic 2 is
@@ -726,13 +728,136 @@ assemble(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t arg
     return Py_BuildValue("(NnnO)", buffer, size, measures.size, measures.has_one_timestamp ? Py_True : Py_False);
 }
 
+typedef struct {
+    PyObject *topic;
+    PyObject *partition;
+    PyObject *timestamp_type;
+    PyObject *leader_epoch;
+    PyObject *no_headers;
+    PyTypeObject *row_class;
+    int64_t base_offset;
+    int64_t base_timestamp;
+} Rows;
+
+/* A key or a value; None for a negative size. */
+static PyObject *
+bytes_or_none(const uint8_t *at, int32_t size)
+{
+    return size < 0 ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize((const char *)at, size);
+}
+
+/* (topic, partition, offset, timestamp, key, value, headers, timestamp_type, leader_epoch) */
+static PyObject *
+make_row(const Rows *rows, int64_t offset, int64_t timestamp, PyObject *key, PyObject *value)
+{
+    PyObject *offset_number = PyLong_FromLongLong(offset);
+    PyObject *timestamp_number = PyLong_FromLongLong(timestamp);
+    PyObject *row = NULL;
+    if (offset_number != NULL && timestamp_number != NULL) {
+        row = rows->row_class->tp_alloc(rows->row_class, 9);
+    }
+    if (row == NULL) {
+        Py_XDECREF(offset_number);
+        Py_XDECREF(timestamp_number);
+        return NULL;
+    }
+    PyTuple_SET_ITEM(row, 0, Py_NewRef(rows->topic));
+    PyTuple_SET_ITEM(row, 1, Py_NewRef(rows->partition));
+    PyTuple_SET_ITEM(row, 2, offset_number);
+    PyTuple_SET_ITEM(row, 3, timestamp_number);
+    PyTuple_SET_ITEM(row, 4, Py_NewRef(key));
+    PyTuple_SET_ITEM(row, 5, Py_NewRef(value));
+    PyTuple_SET_ITEM(row, 6, Py_NewRef(rows->no_headers));
+    PyTuple_SET_ITEM(row, 7, Py_NewRef(rows->timestamp_type));
+    PyTuple_SET_ITEM(row, 8, Py_NewRef(rows->leader_epoch));
+    return row;
+}
+
+/* Append the record at `*record` to `found`: 1, 0 if the plain decoder has to read it, -1 on an error. */
+static int
+append_row(const Rows *rows, int64_t index, const uint8_t **record, const uint8_t *stop, PyObject *found)
+{
+    const uint8_t *at = *record, *end, *key_at, *value_at;
+    int64_t timestamp;
+    int32_t offset_delta, key_size, value_size;
+    if (find_end(&at, stop, &end) != NO_FAULT || at >= end || (at = read_varlong(at + 1, end, &timestamp)) == NULL ||
+        (at = read_varint(at, end, &offset_delta)) == NULL || offset_delta != index ||
+        (at = skip_nullable(at, end, &key_size)) == NULL) {
+        return 0;
+    }
+    key_at = at - (key_size > 0 ? key_size : 0);
+    if ((at = skip_nullable(at, end, &value_size)) == NULL || at + 1 != end ||
+        __builtin_add_overflow(timestamp, rows->base_timestamp, &timestamp)) {
+        return 0;
+    }
+    value_at = at - (value_size > 0 ? value_size : 0);
+    PyObject *key = bytes_or_none(key_at, key_size);
+    PyObject *value = key == NULL ? NULL : bytes_or_none(value_at, value_size);
+    PyObject *row = value == NULL ? NULL : make_row(rows, rows->base_offset + index, timestamp, key, value);
+    int is_appended = row == NULL ? -1 : PyList_Append(found, row);
+    Py_XDECREF(key);
+    Py_XDECREF(value);
+    Py_XDECREF(row);
+    *record = end;
+    return is_appended < 0 ? -1 : 1;
+}
+
+PyDoc_STRVAR(read_rows_doc,
+"read_rows(data, position, index, stop, base_offset, base_timestamp, topic, partition, timestamp_type, leader_epoch,\n"
+"    row_class, rows)\n"
+"--\n\n"
+"Append rows and return (position, index); tidelog.records.rows.read_rows_in_python says which.");
+
+static PyObject *
+read_rows(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t argument_count)
+{
+    if (argument_count != 12) {
+        PyErr_Format(PyExc_TypeError, "read_rows() takes 12 arguments (%zd given)", argument_count);
+        return NULL;
+    }
+    PyObject *data = arguments[0], *found = arguments[11];
+    if (!PyBytes_Check(data) || !PyList_Check(found) || !PyType_Check(arguments[10]) ||
+        !PyType_IsSubtype((PyTypeObject *)arguments[10], &PyTuple_Type)) {
+        PyErr_SetString(PyExc_TypeError, "read_rows() takes bytes, a class of tuples and a list");
+        return NULL;
+    }
+    Py_ssize_t position = PyLong_AsSsize_t(arguments[1]);
+    int64_t index = PyLong_AsLongLong(arguments[2]), last = PyLong_AsLongLong(arguments[3]);
+    Rows rows = {
+        .topic = arguments[6],
+        .partition = arguments[7],
+        .timestamp_type = arguments[8],
+        .leader_epoch = arguments[9],
+        .row_class = (PyTypeObject *)arguments[10],
+        .base_offset = PyLong_AsLongLong(arguments[4]),
+        .base_timestamp = PyLong_AsLongLong(arguments[5]),
+    };
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (position < 0 || position > PyBytes_GET_SIZE(data)) {
+        PyErr_SetString(PyExc_ValueError, "the position is not in the data");
+        return NULL;
+    }
+    rows.no_headers = PyTuple_New(0);
+    const uint8_t *first = (const uint8_t *)PyBytes_AS_STRING(data);
+    const uint8_t *record = first + position, *end = first + PyBytes_GET_SIZE(data);
+    int state = rows.no_headers == NULL ? -1 : 1;
+    while (state > 0 && index < last && (state = append_row(&rows, index, &record, end, found)) > 0) {
+        index++;
+    }
+    Py_XDECREF(rows.no_headers);
+    return state < 0 ? NULL : Py_BuildValue("(nL)", (Py_ssize_t)(record - first), (long long)index);
+}
+
 static PyMethodDef methods[] = {
     {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL, scan_doc},
     {"read_usual", (PyCFunction)(void (*)(void))read_usual, METH_FASTCALL, read_usual_doc},
     {"assemble", (PyCFunction)(void (*)(void))assemble, METH_FASTCALL, assemble_doc},
+    {"read_rows", (PyCFunction)(void (*)(void))read_rows, METH_FASTCALL, read_rows_doc},
     {NULL, NULL, 0, NULL},
 };
 
 SPEEDUPS_MODULE("tidelog.records._speedups",
-                "The record scanner, the batch check and the batch encoder of tidelog.records in C.",
+                "The record scanner, the batch check, the batch encoder and the reader of rows of tidelog.records in C.",
                 methods, SPEEDUPS_FUNCTIONS_ONLY, 3)

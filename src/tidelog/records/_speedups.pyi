@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tidelog.records.bulk import BulkRecord
 from tidelog.records.compression import Buffer
@@ -40,3 +41,18 @@ def read_usual(
     crc32c: Callable[..., int],
     /,
 ) -> HeaderFields | None: ...
+def read_rows(
+    data: bytes,
+    position: int,
+    index: int,
+    stop: int,
+    base_offset: int,
+    base_timestamp: int,
+    topic: str,
+    partition: int,
+    timestamp_type: object,
+    leader_epoch: int,
+    row_class: type[tuple[Any, ...]],
+    rows: list[Any],
+    /,
+) -> tuple[int, int]: ...

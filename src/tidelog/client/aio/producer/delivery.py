@@ -7,7 +7,7 @@ send a million records and flush once do not pay for a million futures.
 import asyncio
 import threading
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, ClassVar
 
 from tidelog.client.aio.producer.batch import DeliveryCallback, ProducerBatch, RecordMetadata
 from tidelog.client.errors import DeliveryPending
@@ -31,6 +31,8 @@ class Delivery:
     """The outcome of one `send`. `await delivery` gives RecordMetadata or raises why the record was not stored."""
 
     __slots__ = ("_batch", "_index")
+    is_batch_and_index: ClassVar = True
+    """What it is made of is all that making it does."""
 
     def __init__(self, batch: ProducerBatch, index: int) -> None:
         self._batch = batch
@@ -76,6 +78,8 @@ class BlockingDelivery:
     """The result of one `send`, with the methods of `concurrent.futures.Future`."""
 
     __slots__ = ("_batch", "_index")
+    is_batch_and_index: ClassVar = True
+    """What it is made of is all that making it does."""
 
     def __init__(self, batch: ProducerBatch, index: int) -> None:
         self._batch = batch

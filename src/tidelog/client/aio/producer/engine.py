@@ -97,7 +97,7 @@ class ProducerEngine:
         if self.is_closed:
             return
         self.is_closed = True
-        self.sink.appendable_topics = {}
+        self.sink.appendable_topics.clear()
         limit_ms = self.settings.delivery_timeout_ms if timeout_ms is None else timeout_ms
         try:
             if limit_ms:
@@ -117,7 +117,7 @@ class ProducerEngine:
         """Take no more records; requests in flight are not awaited."""
         self.is_closed = True
         self._closed_reason = reason
-        self.sink.appendable_topics = {}
+        self.sink.appendable_topics.clear()
 
     async def _finish(self) -> None:
         if self.can_abort:
@@ -186,7 +186,7 @@ class ProducerEngine:
     def _transaction_changed(self) -> None:
         """Sending is allowed in an open transaction only; `append` sees this as an empty `appendable_topics`."""
         if self.transactions is not None and self.transactions.status.state not in (State.OPEN, State.JOINED):
-            self.sink.appendable_topics = {}
+            self.sink.appendable_topics.clear()
         self._sender.wake()
 
     # The way of a record that the short one (`sink.append`) did not take.

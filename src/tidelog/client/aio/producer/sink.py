@@ -13,6 +13,7 @@ from enum import Enum
 from time import time_ns
 from typing import Any, Final
 
+from tidelog.client._native import speedups
 from tidelog.client.aio.producer.accumulator import Accumulator, PartitionQueue, TopicQueue
 from tidelog.client.aio.producer.batch import DeliveryCallback, ProducerBatch, estimated_bytes
 from tidelog.client.aio.producer.buffer_pool import BufferPool
@@ -51,7 +52,7 @@ class RecordSink:
         on_work: Callable[[], None],
         make_delivery: Callable[[ProducerBatch, int], Any] = Delivery,
     ) -> None:
-        self.appendable_topics: dict[str, TopicQueue] = {}
+        self.appendable_topics: Final[dict[str, TopicQueue]] = {}
         self._settings = settings
         self._accumulator = accumulator
         self._pool = pool
@@ -61,8 +62,19 @@ class RecordSink:
         self.takes_shortcuts = self._own_partitioner is None and not settings.partitioner_ignore_keys
         """Whether `append` may choose partitions, so that topics may become appendable."""
         self._record_bytes_max = min(settings.max_request_size, settings.buffer_memory)
+        self.appender = self._new_appender()
+        """`append_in_python` in C; None where that is not there."""
+        self.append: Callable[..., Any] = self.appender or self.append_in_python
 
-    def append(
+    def _new_appender(self) -> Callable[..., Any] | None:
+        if speedups is None or not getattr(self._deliver, "is_batch_and_index", False):
+            return None
+        appender: Callable[..., Any] = speedups.Appender(
+            self.appendable_topics, TopicQueue, PartitionQueue, ProducerBatch, self._deliver, RECORD_OVERHEAD_BYTES
+        )
+        return appender
+
+    def append_in_python(
         self,
         topic: str,
         value: bytes | None,
