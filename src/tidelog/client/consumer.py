@@ -11,41 +11,23 @@ that calls the consumer, deserializers and interceptors in the background thread
 `wakeup` may come from another one.
 """
 
-import re
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Unpack
 
-from tidelog.client.aio.background import BackgroundLoop
-from tidelog.client.aio.consumer import queries
-from tidelog.client.aio.consumer.async_commits import CommitCallback
 from tidelog.client.aio.consumer.caller_thread import CallerThread
-from tidelog.client.aio.consumer.consumer import CLOSE_TIMEOUT_S
+from tidelog.client.aio.consumer.consumer import CLOSE_TIMEOUT_S, AsyncConsumer
 from tidelog.client.aio.consumer.cursor import Cursor
-from tidelog.client.aio.consumer.engine import ConsumerEngine, make_hooks
+from tidelog.client.aio.consumer.engine import ConsumerEngine
 from tidelog.client.aio.consumer.errors import ConcurrentAccess
-from tidelog.client.aio.consumer.listeners import RebalanceListener
-from tidelog.client.aio.consumer.offset_reset import EARLIEST, LATEST
-from tidelog.client.aio.consumer.settings import load_consumer_settings
-from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords, FetchedBatches, OffsetAndTimestamp
-from tidelog.client.aio.metadata import PartitionMetadata
+from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords, FetchedBatches
 from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed
+from tidelog.client.faces import Face, Result, blocking, called_there
 from tidelog.client.metrics import ConsumerMetrics
 from tidelog.client.serialization import K, V
-from tidelog.client.types import (
-    ConsumerGroupMetadata,
-    OffsetAndMetadata,
-    Places,
-    TopicPartition,
-    as_partitions,
-    as_place,
-    as_places,
-    milliseconds,
-)
+from tidelog.client.types import ConsumerGroupMetadata, TopicPartition, milliseconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +40,7 @@ if TYPE_CHECKING:
 _ITERATION_POLL_S = 1.0
 
 
-class Consumer(Generic[K, V]):
+class Consumer(Face[AsyncConsumer[K, V]], Generic[K, V]):
     """Reads records of topics, alone or as a member of a group.
 
     Keys are of type `K` and values of type `V`: bytes, or what deserializers make of them.
@@ -66,42 +48,26 @@ class Consumer(Generic[K, V]):
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: "Unpack[ConsumerOptions[K, V]]") -> None:
         """Settings under Kafka's names: dotted in `config`, with underscores as keywords."""
-        self._settings = load_consumer_settings(config, settings)
-        self._hooks = make_hooks(self._settings)
-        self._loop = BackgroundLoop("tidelog-consumer")
-        self._caller = CallerThread(self._loop)
+        super().__init__(AsyncConsumer(config, **settings), "tidelog-consumer")
+        self._caller = CallerThread(self._background)
         self._owner: int | None = None
         self._depth = 0
         self._is_closing = False
         self._is_closed = False
-        try:
-            self._engine: ConsumerEngine = self._loop.run(self._make_engine())
-        except BaseException:
-            self._loop.close()
-            raise
-        self._loop.end_with(self, self._engine.drop)
-
-    async def _make_engine(self) -> ConsumerEngine:
-        engine = ConsumerEngine(self._settings, self._hooks, self._caller.invoke)
-        engine.client.report(partial(queries.metrics, engine))
-        return engine
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self._engine = self._background.run_first(self._async._start_for_thread(self._caller.invoke))
+        self._background.end_with(self, self._engine.drop)
 
     @contextmanager
-    def _serving(self) -> Iterator[ConsumerEngine]:
+    def _calling(self) -> Iterator[None]:
         """One thread at a time; a listener that runs inside its call may call again."""
         self._acquire()
         try:
-            yield self._engine
+            yield
         finally:
             self._release()
+
+    def _wait_for(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self._caller.run(work)
 
     def _acquire(self) -> None:
         if self._is_closed:
@@ -119,39 +85,19 @@ class Consumer(Generic[K, V]):
 
     # What to read.
 
-    def subscribe(
-        self,
-        topics: Collection[str] = (),
-        *,
-        pattern: str | re.Pattern[str] | None = None,
-        listener: RebalanceListener | None = None,
-    ) -> None:
-        """Read topics, by name or all whose whole name matches `pattern`, as a member of the group."""
-        with self._serving() as engine:
-            if pattern is not None:
-                self._caller.run(engine.subscribe_pattern(pattern, listener))
-            else:
-                self._caller.run(engine.subscribe(topics, listener))
-
-    def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read these partitions, without group assignment."""
-        with self._serving() as engine:
-            self._caller.run(engine.assign(as_partitions(partitions)))
-
-    def unsubscribe(self) -> None:
-        """Read nothing, and leave the group."""
-        with self._serving() as engine:
-            self._caller.run(engine.unsubscribe())
+    subscribe = blocking(AsyncConsumer.subscribe)
+    assign = blocking(AsyncConsumer.assign)
+    unsubscribe = blocking(AsyncConsumer.unsubscribe)
 
     @property
     def subscription(self) -> frozenset[str]:
         """The topics subscribed to, or those the pattern matches now."""
-        return self._engine.subscription.topics
+        return self._async.subscription
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are read now."""
-        return frozenset(self._engine.subscription.partitions)
+        return self._async.assignment
 
     # Reading.
 
@@ -170,8 +116,8 @@ class Consumer(Generic[K, V]):
 
     def poll_batches(self, timeout_s: float = 1.0) -> Sequence[FetchedBatches]:
         """The same without decoding: whole record batches."""
-        with self._serving() as engine:
-            return self._poll_batches(engine, timeout_s)
+        with self._calling():
+            return self._poll_batches(timeout_s)
 
     def poll_arrow(self, timeout_s: float = 1.0, columns: Sequence[str] | None = None) -> "Table":
         """The same as an Arrow table; only `columns` if given. Needs `tidelog[arrow]`.
@@ -197,25 +143,25 @@ class Consumer(Generic[K, V]):
     def _poll_table(self, timeout_s: float, columns: Sequence[str] | None, form: str, **options: bool) -> Any:
         """Poll, and make a table of it by a function of `frames`."""
         reading, frames = load("reading"), load("frames")
-        with self._serving() as engine:
-            fetched = self._poll_batches(engine, timeout_s)
+        with self._calling():
+            fetched = self._poll_batches(timeout_s)
             try:
                 return getattr(frames, form)(reading.to_table(fetched, columns), **options)
             except BaseException:
-                self._caller.call(reading.put_back, engine, fetched)
+                self._caller.call(reading.put_back, self._engine, fetched)
                 raise
 
-    def _poll_batches(self, engine: ConsumerEngine, timeout_s: float) -> Sequence[FetchedBatches]:
-        before = engine.unclaimed
+    def _poll_batches(self, timeout_s: float) -> Sequence[FetchedBatches]:
+        before = self._engine.unclaimed
         try:
-            return self._caller.run(engine.poll_batches(milliseconds(timeout_s)))
+            return self._caller.run(self._engine.poll_batches(milliseconds(timeout_s)))
         except BaseException:
             self._reclaim(before)
             raise
 
     def _reclaim(self, before: object) -> None:
         """What a signal's handler raised while a poll was under way must not cost the records that it took."""
-        if self._loop.is_alive:
+        if self._background.is_alive:
             self._caller.run(self._engine.reclaim(before))
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
@@ -229,146 +175,70 @@ class Consumer(Generic[K, V]):
                     yield from cursor
         finally:
             if engine.cursor is not None and not self._is_closed:
-                self._loop.run(_rewind(engine))
+                self._background.run(_rewind(engine))
 
     # Where to read.
 
-    def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
-        """The offset of the next record to be returned."""
-        with self._serving() as engine:
-            return self._caller.run(engine.position(partition, self._within(timeout_s)))
-
-    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Read from `offset` with the next poll."""
-        with self._serving() as engine:
-            self._caller.call(engine.seek, partition, as_place(offset))
-
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read from the first record there is; all assigned partitions if none is named."""
-        with self._serving() as engine:
-            self._caller.call(engine.seek_by, as_partitions(partitions), EARLIEST)
-
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Read what comes from now on; all assigned partitions if none is named."""
-        with self._serving() as engine:
-            self._caller.call(engine.seek_by, as_partitions(partitions), LATEST)
-
-    def seek_to_committed(
-        self, *partitions: TopicPartition, timeout_s: float | None = None
-    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Read again from what the group has committed; all assigned partitions if none is named.
-
-        Where nothing is committed, auto.offset.reset decides. Returns what was committed.
-        """
-        with self._serving() as engine:
-            return self._caller.run(engine.seek_to_committed(as_partitions(partitions), self._within(timeout_s)))
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Return no records of these partitions until `resume`; they stay assigned."""
-        with self._serving() as engine:
-            self._caller.call(engine.pause, as_partitions(partitions))
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Return records of these partitions again."""
-        with self._serving() as engine:
-            self._caller.call(engine.resume, as_partitions(partitions))
+    position = blocking(AsyncConsumer.position)
+    seek = called_there(AsyncConsumer.seek)
+    seek_to_beginning = called_there(AsyncConsumer.seek_to_beginning)
+    seek_to_end = called_there(AsyncConsumer.seek_to_end)
+    seek_to_committed = blocking(AsyncConsumer.seek_to_committed)
+    pause = called_there(AsyncConsumer.pause)
+    resume = called_there(AsyncConsumer.resume)
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
         """The partitions that are paused."""
-        return frozenset(state.topic_partition for state in self._engine.subscription if state.is_paused)
+        return self._async.paused
 
     # Committing.
 
-    def commit(self, offsets: Places | None = None, timeout_s: float | None = None) -> None:
-        """Commit and wait: `offsets`, or all that polls have returned."""
-        with self._serving() as engine:
-            self._caller.run(engine.commit(None if offsets is None else as_places(offsets), self._within(timeout_s)))
-
-    def commit_async(self, offsets: Places | None = None, callback: CommitCallback | None = None) -> None:
-        """Commit and go on. `callback(offsets, error)` is called inside a later call of this consumer."""
-        with self._serving() as engine:
-            self._caller.call(engine.commit_async, None if offsets is None else as_places(offsets), callback)
-
-    def committed(
-        self, *partitions: TopicPartition, timeout_s: float | None = None
-    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed for these partitions; those without a commit are left out."""
-        with self._serving() as engine:
-            return self._caller.run(engine.committed(as_partitions(partitions), self._within(timeout_s)))
+    commit = blocking(AsyncConsumer.commit)
+    commit_async = called_there(AsyncConsumer.commit_async)
+    committed = blocking(AsyncConsumer.committed)
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
         """The member in its group, for a transactional producer that commits its offsets."""
-        return self._engine.demand_group().membership.metadata
+        return self._async.group_metadata
 
-    def enforce_rebalance(self, reason: str = "enforced by the application") -> None:
-        """Have the group rebalance with the next poll."""
-        with self._serving() as engine:
-            self._caller.call(engine.demand_group().request_rejoin, reason)
+    enforce_rebalance = called_there(AsyncConsumer.enforce_rebalance)
 
     # Asking.
 
-    def beginning_offsets(
-        self, *partitions: TopicPartition, timeout_s: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The first offset of each partition."""
-        with self._serving() as engine:
-            return self._caller.run(
-                queries.beginning_offsets(engine, as_partitions(partitions), self._within(timeout_s))
-            )
-
-    def end_offsets(self, *partitions: TopicPartition, timeout_s: float | None = None) -> dict[TopicPartition, int]:
-        """The offset after the last record of each partition that may be read."""
-        with self._serving() as engine:
-            return self._caller.run(queries.end_offsets(engine, as_partitions(partitions), self._within(timeout_s)))
-
-    def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time; None where there is none."""
-        with self._serving() as engine:
-            return self._caller.run(queries.offsets_for_times(engine, times_ms, self._within(timeout_s)))
-
-    def partitions_for(self, topic: str, timeout_s: float | None = None) -> Sequence[PartitionMetadata]:
-        """The partitions of a topic; empty if there is no such topic."""
-        with self._serving() as engine:
-            return self._caller.run(queries.partitions_for(engine, topic, self._within(timeout_s)))
-
-    def list_topics(self, timeout_s: float | None = None) -> dict[str, Sequence[PartitionMetadata]]:
-        """All topics that this consumer may read."""
-        with self._serving() as engine:
-            return self._caller.run(queries.list_topics(engine, self._within(timeout_s)))
+    beginning_offsets = blocking(AsyncConsumer.beginning_offsets)
+    end_offsets = blocking(AsyncConsumer.end_offsets)
+    offsets_for_times = blocking(AsyncConsumer.offsets_for_times)
+    partitions_for = blocking(AsyncConsumer.partitions_for)
+    list_topics = blocking(AsyncConsumer.list_topics)
 
     def lag(self, partition: TopicPartition) -> int | None:
         """How far the position is behind the end; None while it is unknown. May be called at any time."""
-        return queries.lag(self._engine, partition)
+        return self._async.lag(partition)
 
     def metrics(self) -> ConsumerMetrics:
         """Metrics of this consumer, its brokers and its partitions; `as_dict()` returns them as for JSON."""
-        return self._loop.call(partial(queries.metrics, self._engine))
+        return self._background.call(self._async.metrics)
 
     # Ending.
 
     def wakeup(self) -> None:
         """Make the waiting call, or the next one that would wait, raise Woken. May be called from any thread."""
         if not self._is_closed:
-            self._loop.call_soon(self._engine.wakeup)
+            self._background.call_soon(self._engine.wakeup)
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Commit if that is automatic, leave the group and end; within `timeout_s`. A second call does nothing."""
         if self._is_closing:
             return
-        with self._serving() as engine:
+        with self._calling():
             self._is_closing = True
             try:
-                self._caller.run(engine.close(milliseconds(timeout_s)))
+                self._wait_for(self._async.close(timeout_s))
             finally:
                 self._is_closed = True
-                self._loop.close()
-
-    def _within(self, timeout_s: float | None) -> int:
-        return self._settings.default_api_timeout_ms if timeout_s is None else milliseconds(timeout_s)
+                self._background.close()
 
 
 async def _rewind(engine: ConsumerEngine) -> None:

@@ -11,13 +11,12 @@ put into batches by the calling thread, under a lock that the sender takes once 
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
-from tidelog.client.aio.background import FORKED, BackgroundLoop
+from tidelog.client.aio.background import FORKED
 from tidelog.client.aio.producer.batch import DeliveryCallback, ProducerBatch, RecordMetadata
 from tidelog.client.aio.producer.producer import AsyncProducer
 from tidelog.client.aio.producer.record import ProducerRecord
@@ -25,9 +24,9 @@ from tidelog.client.aio.producer.sink import GivenHeaders
 from tidelog.client.aio.producer.transaction_state import TransactionHandle
 from tidelog.client.arrow import load
 from tidelog.client.errors import ClientClosed, DeliveryPending
-from tidelog.client.metrics import ProducerMetrics
+from tidelog.client.faces import Face, blocking, called_there
 from tidelog.client.serialization import K, V
-from tidelog.client.types import ArrowStream, ConsumerGroupMetadata, Places, TopicPartition
+from tidelog.client.types import ArrowStream
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Table
@@ -70,7 +69,7 @@ class BlockingDelivery:
         self._batch.add_callback(self._index, lambda _metadata, _error: callback(self))
 
 
-class Producer(Generic[K, V]):
+class Producer(Face[AsyncProducer[K, V]], Generic[K, V]):
     """Sends records with keys of type `K` and values of type `V`: bytes, or what serializers take.
 
     Settings are Kafka's, as a dict with dots or as keywords with underscores.
@@ -84,15 +83,10 @@ class Producer(Generic[K, V]):
         **settings: "Unpack[ProducerOptions[K, V]]",
     ) -> None:
         """Reaches the cluster; raises BootstrapFailed when none of the bootstrap servers answers."""
+        super().__init__(AsyncProducer(config, joining=joining, **settings), "tidelog-producer")
         self._lock = threading.RLock()
-        self._async = AsyncProducer(config, joining=joining, **settings)
         self._hooks = self._async.hooks
-        self._background = BackgroundLoop("tidelog-producer")
-        try:
-            self._engine = self._background.run(self._async._start_for_threads(self._lock, BlockingDelivery))
-        except BaseException:
-            self._background.close()
-            raise
+        self._engine = self._background.run_first(self._async._start_for_threads(self._lock, BlockingDelivery))
         self._append: Callable[..., Any] = self._engine.sink.append
         self._background.end_with(self, partial(self._async.close, 0))
         _made.add(self)
@@ -107,14 +101,6 @@ class Producer(Generic[K, V]):
         if self._background.is_alive:
             limit_s = self._async.settings.delivery_timeout_ms / 1000 if timeout_s is None else timeout_s
             self._background.run_last(self._async.close(timeout_s), limit_s)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # Sending.
 
@@ -176,58 +162,24 @@ class Producer(Generic[K, V]):
         )
         return delivery
 
-    def partitions_for(self, topic: str, *, is_fresh: bool = False, timeout_s: float | None = None) -> int:
-        """How many partitions a topic has; blocks for metadata up to `timeout_s`, by default max.block.ms.
-
-        What is known may be as old as metadata.max.age.ms; `is_fresh` asks brokers now.
-        """
-        return self._background.run(self._async.partitions_for(topic, is_fresh=is_fresh, timeout_s=timeout_s))
-
-    def flush(self, timeout_s: float | None = None) -> None:
-        """Send everything now, and return when all that was sent before this call is stored or given up.
-
-        Raises DeadlinePassed after `timeout_s`; the records stay under way.
-        """
-        self._background.run(self._async.flush(timeout_s))
-
-    def metrics(self) -> ProducerMetrics:
-        """Metrics of this producer, its brokers and its partitions; `as_dict()` returns them as for JSON."""
-        return self._background.call(self._engine.metrics)
+    partitions_for = blocking(AsyncProducer.partitions_for)
+    flush = blocking(AsyncProducer.flush)
+    metrics = called_there(AsyncProducer.metrics)
 
     # Transactions.
 
-    def init_transactions(self) -> None:
-        """Claim the transactional id: finish what its former holder left open, and fence that one."""
-        self._background.run(self._async.init_transactions())
-
-    def begin(self) -> None:
-        """Open a transaction. Everything sent from now on is in it."""
-        self._background.run(self._async.begin())
-
-    def commit(self) -> None:
-        """Store everything and make it visible. Raises TransactionFailed if that is not possible; then abort."""
-        self._background.run(self._async.commit())
-
-    def abort(self) -> None:
-        """Undo the transaction."""
-        self._background.run(self._async.abort())
-
-    def send_offsets_to_transaction(self, offsets: Places, group: ConsumerGroupMetadata | str) -> None:
-        """Commit consumed offsets with the transaction."""
-        self._background.run(self._async.send_offsets_to_transaction(offsets, group))
-
-    def add_partitions_to_transaction(self, partitions: Iterable[TopicPartition]) -> None:
-        """Bring in partitions that other processes will write to in this transaction."""
-        self._background.run(self._async.add_partitions_to_transaction(partitions))
+    init_transactions = blocking(AsyncProducer.init_transactions)
+    begin = blocking(AsyncProducer.begin)
+    commit = blocking(AsyncProducer.commit)
+    abort = blocking(AsyncProducer.abort)
+    send_offsets_to_transaction = blocking(AsyncProducer.send_offsets_to_transaction)
+    add_partitions_to_transaction = blocking(AsyncProducer.add_partitions_to_transaction)
+    join = blocking(AsyncProducer.join)
 
     @property
     def transaction_handle(self) -> TransactionHandle:
         """The open transaction, to be handed to other processes; see `AsyncProducer.transaction_handle`."""
         return self._async.transaction_handle
-
-    def join(self, handle: TransactionHandle) -> None:
-        """For a producer made with `joining=`: write in another transaction, once all that was sent is stored."""
-        self._background.run(self._async.join(handle))
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:

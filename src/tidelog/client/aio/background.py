@@ -74,6 +74,14 @@ class BackgroundLoop:
             future.cancel()
             raise
 
+    def run_first(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run the start of a client; end if it fails."""
+        try:
+            return self.run(work)
+        except BaseException:
+            self.close()
+            raise
+
     def call(self, function: Callable[[], Result]) -> Result:
         """Call a plain function there, where all state lives, and wait."""
 

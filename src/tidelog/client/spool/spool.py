@@ -22,7 +22,6 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from tidelog.client.aio.background import BackgroundLoop
 from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.producer.batch import RecordMetadata
 from tidelog.client.aio.producer.producer import AsyncProducer
@@ -36,6 +35,7 @@ from tidelog.client.errors import (
     ClientError,
     DeadlinePassed,
 )
+from tidelog.client.faces import Face, blocking
 from tidelog.client.spool.file import Spooled, SpoolFile
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class AsyncProducerSpool:
         return not failures
 
 
-class ProducerSpool:
+class ProducerSpool(Face[AsyncProducerSpool]):
     """The same for programs without an event loop; safe to share between threads."""
 
     def __init__(
@@ -217,53 +217,25 @@ class ProducerSpool:
         **settings: "Unpack[ProducerOptions[bytes, bytes]]",
     ) -> None:
         """The arguments of `AsyncProducerSpool`. Opens the spool."""
-        self._async = AsyncProducerSpool(directory, config, bytes_max=bytes_max, fsync=fsync, **settings)
-        self._loop = BackgroundLoop("tidelog-spool")
-        try:
-            self._loop.run(self._async.start())
-        except BaseException:
-            self._loop.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        twin = AsyncProducerSpool(directory, config, bytes_max=bytes_max, fsync=fsync, **settings)
+        super().__init__(twin, "tidelog-spool")
+        self._background.run_first(self._async.start())
 
     @property
     def waiting(self) -> int:
         """How many records are in the spool."""
         return self._async.waiting
 
-    def send(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
-        *,
-        partition: int | None = None,
-        headers: GivenHeaders = None,
-        timestamp_ms: int | None = None,
-    ) -> RecordMetadata | None:
-        """Where the record was stored; None if it is in the spool. Raises SpoolFull, and what no attempt can cure."""
-        return self._loop.run(
-            self._async.send(topic, value, key, partition=partition, headers=headers, timestamp_ms=timestamp_ms)
-        )
-
-    def drained(self, timeout_s: float | None = None) -> None:
-        """Return when the spool is empty. Raises DeadlinePassed."""
-        self._loop.run(self._async.drained(timeout_s))
+    send = blocking(AsyncProducerSpool.send)
+    drained = blocking(AsyncProducerSpool.drained)
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Stop sending. What is not acknowledged within `timeout_s` goes to the spool; what is there stays there."""
-        if self._loop.is_alive:
+        if self._background.is_alive:
             try:
-                self._loop.run(self._async.close(timeout_s))
+                self._background.run(self._async.close(timeout_s))
             finally:
-                self._loop.close()
+                self._background.close()
 
 
 def _passes(error: ClientError) -> bool:

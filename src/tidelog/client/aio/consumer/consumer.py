@@ -10,7 +10,7 @@ Only one task may use it at a time; a second one gets ConcurrentAccess. Times ar
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -21,7 +21,7 @@ from tidelog.client.aio.consumer.async_commits import CommitCallback
 from tidelog.client.aio.consumer.cursor import Cursor
 from tidelog.client.aio.consumer.engine import ConsumerEngine, make_hooks
 from tidelog.client.aio.consumer.errors import ConcurrentAccess
-from tidelog.client.aio.consumer.listeners import RebalanceListener
+from tidelog.client.aio.consumer.listeners import Invoke, RebalanceListener, call_here
 from tidelog.client.aio.consumer.offset_reset import EARLIEST, LATEST
 from tidelog.client.aio.consumer.settings import load_consumer_settings
 from tidelog.client.aio.consumer.types import (
@@ -69,7 +69,9 @@ class AsyncConsumer(Generic[K, V]):
         self._settings = load_consumer_settings(config, settings)
         self._hooks = make_hooks(self._settings)
         self._running: ConsumerEngine | None = None
-        self._owner: asyncio.Task[Any] | None = None
+        self._owner: object = None
+        self._current_user: Callable[[], object] = asyncio.current_task
+        self._invoke: Invoke = call_here
         self._depth = 0
         self._is_closing = False
         self._is_closed = False
@@ -100,9 +102,14 @@ class AsyncConsumer(Generic[K, V]):
                 asyncio.get_running_loop()
             except RuntimeError:
                 raise IllegalState("this consumer was not started, and no event loop is running to start it") from None
-            self._running = engine = ConsumerEngine(self._settings, self._hooks)
+            self._running = engine = ConsumerEngine(self._settings, self._hooks, self._invoke)
             engine.client.report(partial(queries.metrics, engine))
         return self._running
+
+    async def _start_for_thread(self, invoke: Invoke) -> ConsumerEngine:
+        """Start for `Consumer`: it has one thread call at a time, and `invoke` runs listeners in that thread."""
+        self._current_user, self._invoke = _the_thread, invoke
+        return self._engine
 
     @contextmanager
     def _serving(self) -> Iterator[ConsumerEngine]:
@@ -110,12 +117,13 @@ class AsyncConsumer(Generic[K, V]):
         if self._is_closed:
             raise ClientClosed("this consumer is closed")
         engine = self._engine
-        task = asyncio.current_task()
-        if self._owner is not None and self._owner is not task:
+        user = self._current_user()
+        if self._owner is not None and self._owner is not user:
+            assert isinstance(self._owner, asyncio.Task)
             raise ConcurrentAccess(
                 f"a consumer can be used by one task at a time; {self._owner.get_name()} is using it"
             )
-        self._owner = task
+        self._owner = user
         self._depth += 1
         try:
             yield engine
@@ -371,3 +379,8 @@ class AsyncConsumer(Generic[K, V]):
 
     def _within(self, timeout_s: float | None) -> int:
         return self._settings.default_api_timeout_ms if timeout_s is None else milliseconds(timeout_s)
+
+
+def _the_thread() -> object:
+    """Who calls the twin of a `Consumer`, which has let one thread through."""
+    return _the_thread

@@ -23,7 +23,7 @@ from tidelog.client.aio.consumer.fetch_buffer import FetchBuffer
 from tidelog.client.aio.consumer.fetcher import Fetcher
 from tidelog.client.aio.consumer.heartbeat_coordinator import HeartbeatCoordinator
 from tidelog.client.aio.consumer.interceptors import Interceptors
-from tidelog.client.aio.consumer.listeners import Invoke, RebalanceListener
+from tidelog.client.aio.consumer.listeners import Invoke, RebalanceListener, call_here
 from tidelog.client.aio.consumer.offset_lookup import OffsetLookup
 from tidelog.client.aio.consumer.offset_reset import OffsetReset, parse_offset_reset
 from tidelog.client.aio.consumer.partition_state import Position
@@ -48,13 +48,6 @@ _COORDINATORS: Final[Mapping[str, type[GroupCoordinator] | type[HeartbeatCoordin
 """By `group.protocol`."""
 
 Result = TypeVar("Result")
-
-
-async def call_here(function: Callable[..., object], *arguments: object) -> None:
-    """Call a function of the application's in the loop; wait for it, if it is a coroutine function."""
-    outcome = function(*arguments)
-    if hasattr(outcome, "__await__"):
-        await outcome
 
 
 class Hooks(NamedTuple):

@@ -17,6 +17,13 @@ Invoke = Callable[..., Awaitable[None]]
 """Calls a function of the application's with arguments: in the loop, or in the thread that called the consumer."""
 
 
+async def call_here(function: Callable[..., object], *arguments: object) -> None:
+    """Call a function of the application's in the loop; wait for it, if it is a coroutine function."""
+    outcome = function(*arguments)
+    if hasattr(outcome, "__await__"):
+        await outcome
+
+
 async def call_listener(
     invoke: Invoke, method: Callable[..., Any], partitions: Sequence[TopicPartition]
 ) -> Exception | None:
