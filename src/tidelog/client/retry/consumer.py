@@ -49,12 +49,8 @@ def current_attempt() -> int:
     return attempt_now.get()
 
 
-class AsyncRetryingConsumer:
-    """Calls `handler` for each record of `topics`, `concurrency` at once, those of one key one after another.
-
-    The handler is a coroutine function, or a plain one, which is called in a thread. At every attempt it gets the
-    record as it was first read.
-    """
+class _Retrying:
+    """What both consumers have in common: the handler, the settings, and the run."""
 
     def __init__(
         self,
@@ -91,14 +87,13 @@ class AsyncRetryingConsumer:
         """What was done so far."""
         return RetryCounts() if self._run is None else replace(self._run.counts)
 
-    def stop(self) -> None:
-        """Begin no other record; `run` returns when those that run are finished and committed."""
+    def _stop(self) -> None:
         self._is_stopping = True
         if self._run is not None:
             self._run.stop()
 
-    async def run(self, *, stop_on_signals: bool = False) -> None:
-        """Handle records until `stop`, or SIGTERM and SIGINT if asked; creates missing topics first."""
+    async def _serve(self, stop_on_signals: bool) -> None:
+        """Handle records until `_stop`; creates missing topics first."""
         if self._run is not None:
             raise IllegalState("this consumer runs already, or has run; create another")
         common = {name: value for name, value in self._settings.items() if name in CommonSettings.settings}
@@ -121,7 +116,7 @@ class AsyncRetryingConsumer:
             if self._is_stopping:
                 return
             if stop_on_signals:
-                _stop_on_signals(stack, self.stop)
+                _stop_on_signals(stack, self._stop)
             await run.serve()
 
     async def _open_store(self, stack: AsyncExitStack, common: Mapping[str, Any]) -> "RedisStore":
@@ -136,7 +131,7 @@ class AsyncRetryingConsumer:
         stopping = asyncio.Event()
         worker = asyncio.create_task(work(queue, producer, stopping), name="tidelog-retry-worker")
         stack.push_async_callback(end, [worker], stopping)
-        worker.add_done_callback(lambda _: self.stop())
+        worker.add_done_callback(lambda _: self._stop())
         return RedisStore(queue)
 
     def _consumer_settings(self) -> dict[str, Any]:
@@ -151,43 +146,26 @@ class AsyncRetryingConsumer:
         return {**defaults, **given, **_OWN}
 
 
-class RetryingConsumer:
+class AsyncRetryingConsumer(_Retrying):
+    """Calls `handler` for each record of `topics`, `concurrency` at once, those of one key one after another.
+
+    The handler is a coroutine function, or a plain one, which is called in a thread. At every attempt it gets the
+    record as it was first read.
+    """
+
+    async def run(self, *, stop_on_signals: bool = False) -> None:
+        """Handle records until `stop`, or SIGTERM and SIGINT if asked; creates missing topics first."""
+        await self._serve(stop_on_signals)
+
+    def stop(self) -> None:
+        """Begin no other record; `run` returns when those that run are finished and committed."""
+        self._stop()
+
+
+class RetryingConsumer(_Retrying):
     """The same for programs without an event loop: `run` blocks, and the handler is called in threads."""
 
-    def __init__(
-        self,
-        topics: str | Iterable[str],
-        handler: Callable[[Any], Any],
-        policy: RetryPolicy | None = None,
-        config: Mapping[str, Any] | None = None,
-        *,
-        concurrency: int = 1,
-        records_max: int = RECORDS_MAX,
-        stop_timeout_s: float = STOP_TIMEOUT_S,
-        **settings: "Unpack[ConsumerOptions[Any, Any]]",
-    ) -> None:
-        """The arguments of `AsyncRetryingConsumer`."""
-        self.handler = handler
-        self._async = AsyncRetryingConsumer(
-            topics,
-            handler,
-            policy,
-            config,
-            concurrency=concurrency,
-            records_max=records_max,
-            stop_timeout_s=stop_timeout_s,
-            **settings,
-        )
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Call the handler itself, as a test does."""
-        return self.handler(*arguments)
-
-    @property
-    def counts(self) -> RetryCounts:
-        """What was done so far."""
-        return self._async.counts
+    _loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, *, stop_on_signals: bool = True) -> None:
         """Handle records until `stop`, SIGTERM or SIGINT. Signals are only seen in the main thread."""
@@ -195,16 +173,16 @@ class RetryingConsumer:
         async def work() -> None:
             self._loop = asyncio.get_running_loop()
             is_main = threading.current_thread() is threading.main_thread()
-            await self._async.run(stop_on_signals=stop_on_signals and is_main)
+            await self._serve(stop_on_signals and is_main)
 
         asyncio.run(work())
 
     def stop(self) -> None:
         """Begin no other record; `run` returns when those that run are finished. Any thread may call it."""
         if self._loop is None or self._loop.is_closed():
-            self._async.stop()
+            self._stop()
         else:
-            self._loop.call_soon_threadsafe(self._async.stop)
+            self._loop.call_soon_threadsafe(self._stop)
 
 
 def retrying(
