@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from tidelog.client.aio.admin import (
     access,
-    compaction,
     configs,
-    delayed,
     features,
     group_descriptions,
     groups,
+    own,
     partitions,
     tokens,
     topics,
@@ -215,7 +214,7 @@ class AsyncAdmin:
         """Compact partitions (None: all) of a topic now, or only return the progress. Only with Tidelog's brokers."""
         topic = (await self.describe_topics([name]))[name]
         chosen = [each.partition for each in topic.partitions] if partitions is None else partitions
-        return await compaction.compact_topic(self._running, topic, chosen, only_status=only_status)
+        return await own.compact_topic(self._running, topic, chosen, only_status=only_status)
 
     # Delayed records. Only with Tidelog's brokers.
 
@@ -224,7 +223,7 @@ class AsyncAdmin:
     ) -> dict[int, DelayedListing]:
         """What waits in partitions (None: all) of a topic, the next due first; of one key if that is given."""
         driver, chosen = await self._delayed_in(topic, partitions)
-        return await delayed.list_delayed(driver, topic, chosen, key, limit=limit)
+        return await own.list_delayed(driver, topic, chosen, key, limit=limit)
 
     async def cancel_delayed_records(
         self,
@@ -235,7 +234,7 @@ class AsyncAdmin:
         offset: int | None = None,
     ) -> int:
         """Cancel the records of a key, or the one with an offset, that wait in a topic; how many there were."""
-        return await self.reschedule_delayed_records(topic, delayed.CANCEL, partitions, key=key, offset=offset)
+        return await self.reschedule_delayed_records(topic, own.CANCEL, partitions, key=key, offset=offset)
 
     async def reschedule_delayed_records(
         self,
@@ -248,7 +247,7 @@ class AsyncAdmin:
     ) -> int:
         """Give the records of a key, or the one with an offset, that wait in a topic another time; how many."""
         driver, chosen = await self._delayed_in(topic, partitions)
-        return await delayed.alter_delayed(driver, topic, chosen, deliver_at_ms, key=key, offset=offset)
+        return await own.alter_delayed(driver, topic, chosen, deliver_at_ms, key=key, offset=offset)
 
     async def _delayed_in(self, topic: str, partitions: Iterable[int] | None) -> tuple[Driver, list[int]]:
         if partitions is None:

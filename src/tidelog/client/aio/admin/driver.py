@@ -13,12 +13,21 @@ from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.coordinators import CoordinatorType
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import Reaction, reaction_to, refusal
-from tidelog.client.errors import ApiError, BrokerUnavailable, ClientError, DeadlinePassed
+from tidelog.client.errors import (
+    ApiError,
+    BrokerUnavailable,
+    ClientError,
+    ConnectionLost,
+    DeadlinePassed,
+    UnsupportedByBroker,
+)
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.schema import Message
 
 Item = TypeVar("Item", bound=Hashable)
 Result = TypeVar("Result")
+Response = TypeVar("Response", bound=Message)
 Answers = dict[Item, Result | ApiError]
 Ask = Callable[[int, list[Item]], Awaitable[Answers[Item, Result]]]
 Route = Callable[[Item], Awaitable[int]]
@@ -95,6 +104,19 @@ class Driver:
         return (await self.client.find_coordinator(kind, transactional_id, self.api_timeout_ms)).node_id
 
     # Asking.
+
+    async def send_own(self, node_id: int, request: Message, response: type[Response], lacks: str) -> Response:
+        """Send a message that only Tidelog's brokers know. `lacks` says of others what they do not have."""
+        connection = await self.client.link(node_id).acquire()
+        # Brokers do not list these APIs, so that other clients see exactly what a Kafka broker lists.
+        connection.served.setdefault(request.api_key, (0, 0))
+        try:
+            return await connection.send(request, response)
+        except ConnectionLost as error:
+            raise UnsupportedByBroker(
+                f"the broker at {connection.address} {lacks}: it closed the connection, "
+                "as brokers other than Tidelog do"
+            ) from error
 
     async def run(self, items: Collection[Item], route: Route[Item], ask: Ask[Item, Result]) -> dict[Item, Result]:
         """The result of each item. Raises ApiError if the only item fails, PartlyRefused if some of several fail."""
