@@ -3,8 +3,6 @@
 `LogFile` is a segment's file of batches. It opens its descriptor at the first use, and the pool may close it at any
 time; `OpenFile` is the descriptor itself, closed with its last reference. A `FileSlice` refers to the `OpenFile`, so
 bytes that are being sent stay readable when the segment is evicted, renamed or deleted meanwhile.
-
-Called by `Segment`; slices travel from `Log.read` to the connection that sends them.
 """
 
 import os
@@ -12,10 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidelog.storage._pools import DESCRIPTORS, open_descriptor
+from tidelog.storage.replacing import Buffer, write_all, write_rest
 
 _IOV_MAX: Final = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 1024
-
-Buffer = bytes | bytearray | memoryview
 
 
 class OpenFile:
@@ -88,7 +85,7 @@ class LogFile:
         if len(buffers) == 1:
             buffer = buffers[0]
             if (written := os.pwrite(fd, buffer, position)) != len(buffer):
-                _write_rest(fd, buffer, position, written)
+                write_rest(fd, buffer, position, written)
             return
         for start in range(0, len(buffers), _IOV_MAX):
             position = _write_many(fd, buffers[start : start + _IOV_MAX], position)
@@ -105,20 +102,6 @@ class LogFile:
         """Give the file another name. Descriptors stay valid."""
         os.rename(self.path, path)
         self.path = path
-
-
-def write_all(fd: int, buffer: Buffer, position: int) -> None:
-    """Write the whole buffer at `position`, however many calls it takes."""
-    written = os.pwrite(fd, buffer, position)
-    if written != len(buffer):
-        _write_rest(fd, buffer, position, written)
-
-
-def _write_rest(fd: int, buffer: Buffer, position: int, written: int) -> None:
-    """Go on after a short write: the first `written` bytes of the buffer are at `position`."""
-    with memoryview(buffer) as view:
-        while written < len(view):
-            written += os.pwrite(fd, view[written:], position + written)
 
 
 def _write_many(fd: int, buffers: Sequence[Buffer], position: int) -> int:
@@ -150,81 +133,3 @@ def read_exactly(fd: int, position: int, length: int) -> bytes:
         position += len(data)
         length -= len(data)
     return b"".join(parts)
-
-
-def create_file(path: str) -> None:
-    """Create an empty file. Raises FileExistsError if it exists."""
-    os.close(open_descriptor(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-
-
-def sync_path(path: str) -> None:
-    """`fsync` a file or directory by name, if it exists."""
-    try:
-        fd = open_descriptor(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def write_atomically(path: str, data: bytes) -> None:
-    """Replace a file so that a crash leaves either the old content or the new: `.tmp`, sync, rename, sync the name."""
-    temporary = path + ".tmp"
-    fd = open_descriptor(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
-    try:
-        write_all(fd, data, 0)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.replace(temporary, path)
-    sync_path(os.path.dirname(path) or ".")
-
-
-class Replacements:
-    """Files that are replaced together, for the price of one sync for all of them.
-
-    The new contents are written beside the old; the caller syncs the file system, calls `commit` and syncs it again.
-    """
-
-    __slots__ = ("_paths", "gone")
-
-    def __init__(self) -> None:
-        self._paths: list[str] = []
-        self.gone: set[str] = set()
-        """Files whose directory was renamed or deleted before `commit`."""
-
-    def add(self, path: str, data: bytes) -> None:
-        """Prepare the new content of a file."""
-        fd = open_descriptor(path + ".tmp", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
-        try:
-            write_all(fd, data, 0)
-        finally:
-            os.close(fd)
-        self._paths.append(path)
-
-    def commit(self, *, may_be_gone: bool = False) -> None:
-        """Replace the old contents with the new ones. With `may_be_gone` files without a directory are left out."""
-        for path in self._paths:
-            try:
-                os.replace(path + ".tmp", path)
-            except FileNotFoundError:
-                if not may_be_gone:
-                    raise
-                self.gone.add(path)
-
-
-def unlink_all(paths: Sequence[str]) -> None:
-    """Delete those of the files that exist."""
-    for path in paths:
-        unlink_if_exists(path)
-
-
-def unlink_if_exists(path: str) -> bool:
-    """Delete a file; whether it was there."""
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return False
-    return True

@@ -13,8 +13,8 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.storage._files import Replacements, write_atomically
 from tidelog.storage.errors import StorageError
+from tidelog.storage.replacing import Replacements, write_atomically
 from tidelog.wire.partitions import PartitionKey
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"

@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Final, NamedTuple
 
-from tidelog.storage._files import Replacements, write_atomically
 from tidelog.storage.checkpoints import CheckpointError, checkpoint_lines
 from tidelog.storage.names import LEADER_EPOCH_CHECKPOINT
+from tidelog.storage.replacing import Replacements, write_atomically
 from tidelog.storage.types import EpochEndOffset
 from tidelog.wire.partitions import NO_EPOCH
 

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from tidelog.storage import _files, _pools
+from tidelog.storage import _files, _pools, replacing
 from tidelog.storage._files import FileSlice, LogFile
 from tidelog.storage.errors import OutOfDescriptorsError
 from tidelog.wire.errors import ErrorCode
@@ -100,15 +100,15 @@ def test_a_released_file_leaves_the_pool(file: LogFile) -> None:
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
-    _files.write_atomically(str(path), b"one")
-    _files.write_atomically(str(path), b"two")
+    replacing.write_atomically(str(path), b"one")
+    replacing.write_atomically(str(path), b"two")
     assert path.read_bytes() == b"two"
     assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint"]
 
 
 def test_syncing_what_is_gone_is_no_error(tmp_path: Path) -> None:
-    _files.sync_path(str(tmp_path / "gone"))
-    assert not _files.unlink_if_exists(str(tmp_path / "gone"))
+    replacing.sync_path(str(tmp_path / "gone"))
+    assert not replacing.unlink_if_exists(str(tmp_path / "gone"))
 
 
 def test_running_out_of_descriptors_closes_idle_files_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

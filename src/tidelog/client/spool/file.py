@@ -22,6 +22,7 @@ from tidelog.records.builder import build_batch
 from tidelog.records.errors import CorruptRecordError
 from tidelog.records.header import check_crc
 from tidelog.records.record import Record
+from tidelog.storage.replacing import sync_path, write_all, write_atomically
 
 _DESTINATION: Final = "tidelog-spool"
 _REWRITE_BYTES_MIN: Final = 1 << 20
@@ -77,7 +78,8 @@ class SpoolFile:
         """The records that are not acknowledged, by offset."""
         self._lanes: dict[Lane | None, int] = {}
         self._log = os.open(self._log_path, os.O_RDWR | os.O_CREAT, 0o600)
-        self._sync_directory()
+        if fsync:
+            sync_path(str(self._home))
         self._sent = self._read_sent()
         self._next = self._sent
         self._end = 0
@@ -155,10 +157,7 @@ class SpoolFile:
         self._lanes[place.lane] = self._lanes.get(place.lane, 0) + 1
 
     def _write(self, batch: bytes) -> None:
-        view, position = memoryview(batch), self._end
-        while view:
-            count = os.pwrite(self._log, view, position)
-            view, position = view[count:], position + count
+        write_all(self._log, batch, self._end)
         if self._fsync:
             os.fdatasync(self._log)
 
@@ -204,23 +203,7 @@ class SpoolFile:
         }
 
     def _replace(self, name: str, data: bytes) -> None:
-        """Put another file in the place of one, whole."""
-        temporary = self._home / f"{name}.tmp"
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            if self._fsync:
-                os.fsync(file.fileno())
-        temporary.replace(self._home / name)
-        self._sync_directory()
-
-    def _sync_directory(self) -> None:
-        if self._fsync:
-            descriptor = os.open(self._home, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        write_atomically(str(self._home / name), data, is_synced=self._fsync)
 
 
 def _spooled(record: Record) -> Spooled:

@@ -10,7 +10,6 @@ from typing import Final
 
 from tidelog.records.compression import Buffer
 from tidelog.records.kernels.compaction import IndexCursor, IndexEntry
-from tidelog.storage._files import sync_path, unlink_if_exists, write_all
 from tidelog.storage.names import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
@@ -19,6 +18,7 @@ from tidelog.storage.names import (
     TRANSACTION_INDEX_SUFFIX,
     segment_path,
 )
+from tidelog.storage.replacing import sync_path, unlink_if_exists, write_all
 from tidelog.storage.segment.offset_index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY
 from tidelog.storage.segment.time_index import TIME_ENTRY
 from tidelog.storage.segment.transaction_index import AbortedTransaction, TransactionIndex

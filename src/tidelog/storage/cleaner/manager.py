@@ -15,7 +15,6 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
-from tidelog.storage._files import sync_path
 from tidelog.storage.cleaner.jobs import (
     IO,
     CleanJob,
@@ -40,6 +39,7 @@ from tidelog.storage.directories.background import Background
 from tidelog.storage.directories.rounds import Rounds
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.log import Log
+from tidelog.storage.replacing import sync_path
 from tidelog.storage.segment import Segment
 from tidelog.timing import Clock, Scheduler
 from tidelog.wire.partitions import PartitionKey

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tidelog.storage._files import Replacements
 from tidelog.storage.directories.background import Background, CheckpointWriter, Done
 from tidelog.storage.directories.epoch_writes import EpochWrites
 from tidelog.storage.directories.log_directory import LogDirectory
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.log import Log
+from tidelog.storage.replacing import Replacements
 from tidelog.wire.partitions import PartitionKey
 
 _MANY_LOGS: Final = 8

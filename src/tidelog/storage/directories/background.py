@@ -10,9 +10,9 @@ from functools import partial
 from threading import Lock
 from typing import Final, Protocol
 
-from tidelog.storage._files import Replacements, unlink_all
 from tidelog.storage.checkpoints import OffsetCheckpointFile
 from tidelog.storage.log import Log
+from tidelog.storage.replacing import Replacements, unlink_all
 from tidelog.timing import Clock, Scheduler
 from tidelog.wire.partitions import PartitionKey
 

@@ -13,10 +13,10 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
-from tidelog.storage._files import Replacements
 from tidelog.storage.directories.background import Background, Done
 from tidelog.storage.leader_epochs import EpochChanges
 from tidelog.storage.log import Log
+from tidelog.storage.replacing import Replacements
 
 LOGS_AT_ONCE: Final = 1000
 MANY: Final = 32

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tidelog.storage import names
-from tidelog.storage._files import sync_path, unlink_if_exists
 from tidelog.storage._pools import open_descriptor
 from tidelog.storage.log import Log
+from tidelog.storage.replacing import sync_path, unlink_if_exists
 from tidelog.wire.partitions import PartitionKey
 
 _PREFERRED_MAX: Final = 10_000

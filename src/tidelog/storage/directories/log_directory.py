@@ -14,7 +14,6 @@ from contextlib import suppress
 from enum import Enum
 from typing import Final, NamedTuple
 
-from tidelog.storage._files import sync_path, unlink_if_exists, write_atomically
 from tidelog.storage.checkpoints import (
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
@@ -24,6 +23,7 @@ from tidelog.storage.checkpoints import (
 )
 from tidelog.storage.errors import StorageError
 from tidelog.storage.names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX
+from tidelog.storage.replacing import sync_path, unlink_if_exists, write_atomically
 from tidelog.wire.partitions import PartitionKey
 
 LOCK_FILE: Final = ".lock"

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 from tidelog.config.errors import ConfigError
 from tidelog.config.properties import format_properties, parse_properties
-from tidelog.storage._files import write_atomically
 from tidelog.storage.errors import StorageError
+from tidelog.storage.replacing import write_atomically
 
 META_PROPERTIES_FILE: Final = "meta.properties"
 

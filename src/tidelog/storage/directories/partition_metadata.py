@@ -14,9 +14,9 @@ from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 from typing import Final
 
-from tidelog.storage._files import write_atomically
 from tidelog.storage._pools import open_descriptor
 from tidelog.storage.errors import StorageError
+from tidelog.storage.replacing import write_atomically
 
 PARTITION_METADATA_FILE: Final = "partition.metadata"
 

@@ -13,7 +13,7 @@ import logging
 import os
 from typing import Final
 
-from tidelog.storage._files import LogFile, unlink_if_exists
+from tidelog.storage._files import LogFile
 from tidelog.storage.directories.partition_metadata import PARTITION_METADATA_FILE
 from tidelog.storage.names import (
     CLEANED_SUFFIX,
@@ -29,6 +29,7 @@ from tidelog.storage.names import (
     offset_of,
     segment_path,
 )
+from tidelog.storage.replacing import unlink_if_exists
 from tidelog.storage.segment.batches import iterate_headers
 
 logger = logging.getLogger(__name__)

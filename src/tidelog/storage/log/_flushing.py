@@ -9,11 +9,12 @@ again.
 import os
 from typing import TYPE_CHECKING, Final
 
-from tidelog.storage._files import OpenFile, sync_path
+from tidelog.storage._files import OpenFile
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.leader_epochs import EpochChanges
 from tidelog.storage.log._segments import Segments
 from tidelog.storage.producers.state import ProducerStateManager
+from tidelog.storage.replacing import sync_path
 
 if TYPE_CHECKING:
     from tidelog.storage.log._log import Log

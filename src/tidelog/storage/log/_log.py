@@ -19,7 +19,6 @@ from tidelog.config import LogConfig
 from tidelog.records.header import BatchHeader
 from tidelog.records.validation import AppendRules, PreparedRecords
 from tidelog.storage import names
-from tidelog.storage._files import Replacements
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.leader_epochs import LeaderEpochCache
 from tidelog.storage.log._append_checks import prepare_append
@@ -33,6 +32,7 @@ from tidelog.storage.log._staging import Staging
 from tidelog.storage.producers.replay import rebuild_producer_state
 from tidelog.storage.producers.state import DAY_MS, ProducerStateManager
 from tidelog.storage.producers.verification import VerificationGuard
+from tidelog.storage.replacing import Replacements
 from tidelog.storage.segment import Segment, segment_ms
 from tidelog.storage.segment.transaction_index import AbortedTransaction
 from tidelog.storage.types import (

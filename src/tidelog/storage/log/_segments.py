@@ -3,9 +3,9 @@
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
-from tidelog.storage._files import unlink_all
 from tidelog.storage.names import DELETED_SUFFIX
 from tidelog.storage.producers.state import ProducerStateManager
+from tidelog.storage.replacing import unlink_all
 from tidelog.storage.segment import Segment
 
 OnFilesDeleted = Callable[[Sequence[str], int], None]

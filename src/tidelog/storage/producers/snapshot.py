@@ -13,9 +13,9 @@ from struct import Struct, error
 from typing import Final, NamedTuple
 
 from tidelog.records.checksum import crc32c
-from tidelog.storage._files import write_all
 from tidelog.storage._pools import open_descriptor, read_whole
 from tidelog.storage.errors import CorruptSnapshotError
+from tidelog.storage.replacing import write_all
 
 _VERSION: Final = 1
 _HEADER: Final = Struct(">hIi")

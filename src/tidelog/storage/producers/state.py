@@ -15,7 +15,6 @@ from typing import Final
 from tidelog.records.batch import iterate_records
 from tidelog.records.control import ControlType, control_type, parse_end_transaction_marker
 from tidelog.records.header import NO_PRODUCER_EPOCH, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
-from tidelog.storage._files import unlink_if_exists
 from tidelog.storage.errors import CorruptSnapshotError
 from tidelog.storage.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of, segment_path
 from tidelog.storage.producers._entry import (
@@ -26,6 +25,7 @@ from tidelog.storage.producers._entry import (
 )
 from tidelog.storage.producers.snapshot import SnapshotEntry, read_snapshot, write_snapshot
 from tidelog.storage.producers.verification import OPEN, VerificationGuard, Verifications
+from tidelog.storage.replacing import unlink_if_exists
 from tidelog.storage.types import AppendOrigin
 from tidelog.wire.errors import ApiError, ErrorCode
 

@@ -14,9 +14,9 @@ import os
 from abc import ABC, abstractmethod
 from typing import ClassVar, Final
 
-from tidelog.storage._files import unlink_if_exists
 from tidelog.storage._pools import MAPPINGS, map_descriptor, open_descriptor
 from tidelog.storage.errors import CorruptIndexError
+from tidelog.storage.replacing import unlink_if_exists
 
 _PAGE_BYTES: Final = 4096
 NOT_LOADED: Final = -1

@@ -14,7 +14,8 @@ from tidelog.config import LogConfig
 from tidelog.records.batch import iterate_records
 from tidelog.records.header import BatchHeader
 from tidelog.storage import names
-from tidelog.storage._files import FileSlice, LogFile, create_file, read_exactly, unlink_if_exists
+from tidelog.storage._files import FileSlice, LogFile, read_exactly
+from tidelog.storage.replacing import create_file, unlink_if_exists
 from tidelog.storage.segment.batches import BatchPosition, find_batch, iterate_headers
 from tidelog.storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from tidelog.storage.segment.time_index import TimeIndex

@@ -8,9 +8,9 @@ import os
 from struct import Struct
 from typing import Final, NamedTuple
 
-from tidelog.storage._files import unlink_if_exists
 from tidelog.storage._pools import open_descriptor, read_whole
 from tidelog.storage.errors import CorruptIndexError
+from tidelog.storage.replacing import unlink_if_exists
 
 TRANSACTION_ENTRY: Final = Struct(">hqqqq")
 _VERSION: Final = 0
