@@ -23,7 +23,7 @@ from tidelog.cli.progress import Progress, progress
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import EARLIEST, LATEST
 from tidelog.client.aio.consumer.settings import ConsumerSettings
-from tidelog.client.arrow import load
+from tidelog.client.arrow_parts import load
 from tidelog.client.types import TopicPartition
 
 if TYPE_CHECKING:

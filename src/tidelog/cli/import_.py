@@ -20,7 +20,7 @@ from tidelog.cli.output import print_json
 from tidelog.cli.produce import Compression
 from tidelog.cli.progress import Progress, progress
 from tidelog.client.aio.producer.settings import ProducerSettings
-from tidelog.client.arrow import load
+from tidelog.client.arrow_parts import load
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile

@@ -26,9 +26,10 @@ from tidelog.cli._verbs import verb
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output import print_json
 from tidelog.cli.progress import Progress, progress
+from tidelog.client.aio.producer.delivery import BlockingDelivery
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.errors import DeadlinePassed
-from tidelog.client.producer import BlockingDelivery, Producer
+from tidelog.client.producer import Producer
 from tidelog.health.findings import counted
 from tidelog.records.compression import Codec
 

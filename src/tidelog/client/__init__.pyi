@@ -1,6 +1,7 @@
 # The public names of the clients and where they are defined; `__init__.py` imports them from there on first use.
 
 from tidelog.client.admin import Admin as Admin
+from tidelog.client.aio.admin.admin import AdminOptions as AdminOptions
 from tidelog.client.aio.admin.admin import AsyncAdmin as AsyncAdmin
 from tidelog.client.aio.admin.driver import PartlyRefused as PartlyRefused
 from tidelog.client.aio.admin.types import EARLIEST as EARLIEST
@@ -69,6 +70,7 @@ from tidelog.client.aio.consumer.errors import RebalanceInProgress as RebalanceI
 from tidelog.client.aio.consumer.errors import Woken as Woken
 from tidelog.client.aio.consumer.listeners import ConsumerInterceptor as ConsumerInterceptor
 from tidelog.client.aio.consumer.listeners import RebalanceListener as RebalanceListener
+from tidelog.client.aio.consumer.options import ConsumerOptions as ConsumerOptions
 from tidelog.client.aio.consumer.protocol import Assignment as Assignment
 from tidelog.client.aio.consumer.protocol import Subscription as Subscription
 from tidelog.client.aio.consumer.types import ConsumerRecord as ConsumerRecord
@@ -77,9 +79,12 @@ from tidelog.client.aio.consumer.types import FetchedBatches as FetchedBatches
 from tidelog.client.aio.consumer.types import OffsetAndTimestamp as OffsetAndTimestamp
 from tidelog.client.aio.consumer.types import TimestampType as TimestampType
 from tidelog.client.aio.metadata import PartitionMetadata as PartitionMetadata
+from tidelog.client.aio.options import CommonOptions as CommonOptions
 from tidelog.client.aio.producer.batch import DeliveryCallback as DeliveryCallback
 from tidelog.client.aio.producer.batch import RecordMetadata as RecordMetadata
+from tidelog.client.aio.producer.delivery import BlockingDelivery as BlockingDelivery
 from tidelog.client.aio.producer.delivery import Delivery as Delivery
+from tidelog.client.aio.producer.options import ProducerOptions as ProducerOptions
 from tidelog.client.aio.producer.partitioners import ConsistentRandomPartitioner as ConsistentRandomPartitioner
 from tidelog.client.aio.producer.partitioners import Murmur2RandomPartitioner as Murmur2RandomPartitioner
 from tidelog.client.aio.producer.partitioners import Partitioner as Partitioner
@@ -87,10 +92,10 @@ from tidelog.client.aio.producer.partitioners import RoundRobinPartitioner as Ro
 from tidelog.client.aio.producer.producer import AsyncProducer as AsyncProducer
 from tidelog.client.aio.producer.record import ProducerInterceptor as ProducerInterceptor
 from tidelog.client.aio.producer.record import ProducerRecord as ProducerRecord
+from tidelog.client.aio.producer.table_delivery import BlockingTableDelivery as BlockingTableDelivery
+from tidelog.client.aio.producer.table_delivery import SentTable as SentTable
+from tidelog.client.aio.producer.table_delivery import TableDelivery as TableDelivery
 from tidelog.client.aio.producer.transaction_state import TransactionHandle as TransactionHandle
-from tidelog.client.arrow.deliveries import BlockingTableDelivery as BlockingTableDelivery
-from tidelog.client.arrow.deliveries import SentTable as SentTable
-from tidelog.client.arrow.deliveries import TableDelivery as TableDelivery
 from tidelog.client.consumer import Consumer as Consumer
 from tidelog.client.database_offsets import DatabaseConnection as DatabaseConnection
 from tidelog.client.database_offsets import DatabaseOffsets as DatabaseOffsets
@@ -122,11 +127,6 @@ from tidelog.client.metrics import ConsumerPartitionMetrics as ConsumerPartition
 from tidelog.client.metrics import ProducerMetrics as ProducerMetrics
 from tidelog.client.metrics import ProducerPartitionMetrics as ProducerPartitionMetrics
 from tidelog.client.metrics import RequestMetrics as RequestMetrics
-from tidelog.client.options import AdminOptions as AdminOptions
-from tidelog.client.options import CommonOptions as CommonOptions
-from tidelog.client.options import ConsumerOptions as ConsumerOptions
-from tidelog.client.options import ProducerOptions as ProducerOptions
-from tidelog.client.producer import BlockingDelivery as BlockingDelivery
 from tidelog.client.producer import Producer as Producer
 from tidelog.client.retry.consumer import AsyncRetryingConsumer as AsyncRetryingConsumer
 from tidelog.client.retry.consumer import RetryingConsumer as RetryingConsumer

@@ -11,7 +11,7 @@ from tidelog.client.aio.admin.admin import AsyncAdmin
 from tidelog.client.faces import Face, blocking, called_there
 
 if TYPE_CHECKING:
-    from tidelog.client.options import AdminOptions
+    from tidelog.client.aio.admin.admin import AdminOptions
 
 
 class Admin(Face[AsyncAdmin]):

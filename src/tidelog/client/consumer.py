@@ -22,7 +22,7 @@ from tidelog.client.aio.consumer.cursor import Cursor
 from tidelog.client.aio.consumer.engine import ConsumerEngine
 from tidelog.client.aio.consumer.errors import ConcurrentAccess
 from tidelog.client.aio.consumer.types import ConsumerRecord, ConsumerRecords, FetchedBatches
-from tidelog.client.arrow import load
+from tidelog.client.arrow_parts import load
 from tidelog.client.errors import ClientClosed
 from tidelog.client.faces import Face, Result, blocking, called_there
 from tidelog.client.metrics import ConsumerMetrics
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import polars as pl
     from pyarrow import Table
 
-    from tidelog.client.options import ConsumerOptions
+    from tidelog.client.aio.consumer.options import ConsumerOptions
 
 # Long enough to cost nothing, short enough that Ctrl-C is seen soon where a wait cannot be interrupted.
 _ITERATION_POLL_S = 1.0

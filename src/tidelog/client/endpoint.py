@@ -14,8 +14,8 @@ from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
-from tidelog.client.aio.backoff import Backoff
-from tidelog.client.aio.security_settings import SecuritySettings
+from tidelog.client.backoff import Backoff
+from tidelog.client.security_settings import SecuritySettings
 from tidelog.config.declaration import parse_settings
 from tidelog.config.errors import ConfigError
 

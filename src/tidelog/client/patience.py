@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.client.aio.backoff import Backoff
+from tidelog.client.backoff import Backoff
 
 _FIRST_MS: Final = 10
 _MOST_MS: Final = 500

@@ -17,13 +17,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
 from tidelog.client.aio.background import FORKED
-from tidelog.client.aio.producer.batch import DeliveryCallback, ProducerBatch, RecordMetadata
+from tidelog.client.aio.producer.batch import DeliveryCallback
+from tidelog.client.aio.producer.delivery import BlockingDelivery
 from tidelog.client.aio.producer.producer import AsyncProducer
 from tidelog.client.aio.producer.record import ProducerRecord
 from tidelog.client.aio.producer.sink import GivenHeaders
 from tidelog.client.aio.producer.transaction_state import TransactionHandle
-from tidelog.client.arrow import load
-from tidelog.client.errors import ClientClosed, DeliveryPending
+from tidelog.client.arrow_parts import load
+from tidelog.client.errors import ClientClosed
 from tidelog.client.faces import Face, blocking, called_there
 from tidelog.client.serialization import K, V
 from tidelog.client.types import ArrowStream
@@ -31,42 +32,8 @@ from tidelog.client.types import ArrowStream
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Table
 
-    from tidelog.client.arrow.deliveries import BlockingTableDelivery
-    from tidelog.client.options import ProducerOptions
-
-
-class BlockingDelivery:
-    """The result of one `send`, with the methods of `concurrent.futures.Future`."""
-
-    __slots__ = ("_batch", "_index")
-
-    def __init__(self, batch: ProducerBatch, index: int) -> None:
-        self._batch = batch
-        self._index = index
-
-    def done(self) -> bool:
-        """Whether the outcome is known."""
-        return self._batch.is_done
-
-    def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait up to `timeout` seconds; where the record is. Raises why it was not stored, or DeliveryPending."""
-        error = self.exception(timeout)
-        if error is not None:
-            raise error
-        return self._batch.metadata_of(self._index)
-
-    def exception(self, timeout: float | None = None) -> Exception | None:
-        """Wait up to `timeout` seconds; why the record was not stored, if it was not."""
-        if not self._batch.is_done:
-            done = threading.Event()
-            self._batch.watch(lambda _: done.set())
-            if not done.wait(timeout):
-                raise DeliveryPending(f"the record has no result after {timeout} s")
-        return self._batch.error_of(self._index)
-
-    def add_done_callback(self, callback: Callable[["BlockingDelivery"], object]) -> None:
-        """Call `callback` with this delivery, in the client's thread, when the outcome is known; at once if it is."""
-        self._batch.add_callback(self._index, lambda _metadata, _error: callback(self))
+    from tidelog.client.aio.producer.options import ProducerOptions
+    from tidelog.client.aio.producer.table_delivery import BlockingTableDelivery
 
 
 class Producer(Face[AsyncProducer[K, V]], Generic[K, V]):

@@ -9,8 +9,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from tidelog.client.aio.settings import with_method
-from tidelog.client.errors import SerializationFailed
+from tidelog.client.errors import ClientConfigError, SerializationFailed
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -100,7 +99,7 @@ def _called(given: Any, method_name: str, setting_name: str) -> Callable[[str, A
     """What was given, as a function of topic, value and headers."""
     if given is None:
         return None
-    function, method = with_method(given, method_name, setting_name)
+    function, method = _with_method(given, method_name, setting_name)
     if method is None:
         return lambda _topic, value, _headers: function(value)
     if _takes_headers(method):
@@ -113,3 +112,13 @@ def _takes_headers(method: Callable[..., Any]) -> bool:
         return "headers" in inspect.signature(method).parameters
     except ValueError:  # of a class written in C, which has no signature to read
         return False
+
+
+def _with_method(given: Any, method: str, setting_name: str) -> tuple[Any, Any]:
+    """What a setting may be: a function (with None), or an object, made if its class is given, and its `method`."""
+    if isinstance(given, type) and hasattr(given, method):
+        given = given()
+    bound = getattr(given, method, None)
+    if bound is None and not callable(given):
+        raise ClientConfigError(f"{setting_name}={given!r} is not a function and has no method {method}")
+    return given, bound

@@ -25,17 +25,15 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from tidelog.network.buffers import KEPT_BYTES_MAX, LARGE_BYTES, reserve
+from tidelog.network.buffers import KEPT_BYTES_MAX, LARGE_BYTES, BufferPool, reserve
+from tidelog.network.limits import RequestChannel
 from tidelog.network.log_rate_limit import LogRateLimit
-from tidelog.network.send_queue import Chunk, SendQueue
+from tidelog.network.send_queue import Chunk, Reply, SendQueue
 from tidelog.network.sender import REPLY_BYTES_MAX
 from tidelog.network.session import Session
 from tidelog.network.transport import Transport
-
-if TYPE_CHECKING:
-    from tidelog.network.socket_server import SocketServer
 
 logger = logging.getLogger(__name__)
 logger.addFilter(LogRateLimit())
@@ -73,8 +71,6 @@ _BY_REQUEST: Final = 1
 _BY_QUOTA: Final = 2
 """Why a connection is muted, as bits."""
 
-
-Reply = bytes | list[Chunk]
 _CLOSE: Final[list[Chunk]] = []
 """In place of a reply: the connection ends here."""
 Dispatch = Callable[["Connection", "Slot", bytearray | memoryview, int, int], None]
@@ -142,6 +138,45 @@ class Slot:
             self.connection.channel.release(self.request_bytes)
 
 
+class Owner(Protocol):
+    """What a connection and those who answer it use of its `SocketServer`, which says more about each."""
+
+    buffers: BufferPool
+    channel: RequestChannel
+    dispatch: Dispatch
+    now_ms: int
+    request_bytes_max: int
+    scratch: bytearray
+    scratch_view: memoryview
+
+    @property
+    def request_limit(self) -> Callable[[int], int]: ...
+
+    def start_reading(self, connection: Connection) -> None: ...
+
+    def stop_reading(self, connection: Connection) -> None: ...
+
+    def start_writing(self, connection: Connection, on_writable: Callable[[], None]) -> None: ...
+
+    def stop_writing(self, connection: Connection) -> None: ...
+
+    def read_soon(self, connection: Connection) -> None: ...
+
+    def look_again(self, connection: Connection) -> None: ...
+
+    def wait_for_room(self, connection: Connection) -> None: ...
+
+    def schedule_flush(self, connection: Connection) -> None: ...
+
+    def hand_over_later(self, connection: Connection) -> None: ...
+
+    def after_flush(self, callback: Callable[[], None]) -> None: ...
+
+    def log_refused_frame(self, connection: Connection, size: int, limit: int) -> None: ...
+
+    def forget(self, connection: Connection) -> None: ...
+
+
 class Connection:
     """A client's socket and what is under way on it."""
 
@@ -174,7 +209,7 @@ class Connection:
         "throttled_until_ms",
     )
 
-    def __init__(self, server: SocketServer, transport: Transport, session: Session) -> None:
+    def __init__(self, server: Owner, transport: Transport, session: Session) -> None:
         self.server = server
         self.session = session
         self.channel = server.channel

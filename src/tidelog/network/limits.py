@@ -15,13 +15,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from tidelog.quotas import TokenBucket
 from tidelog.security.addresses import canonical_address
-
-if TYPE_CHECKING:
-    from tidelog.network.connection import Connection
 
 UNLIMITED: Final = 2**31 - 1
 _ADDRESSES_MAX: Final = 10_000
@@ -187,6 +184,18 @@ class ConnectionQuotas:
             del self._by_address[address]
 
 
+class WaitingConnection(Protocol):
+    """A connection that a channel holds back."""
+
+    is_closed: bool
+
+    def fail(self, what: str, cause: Exception) -> None:
+        """Close because of a defect of the broker."""
+
+    def channel_has_room(self) -> None:
+        """Read on: there is room again."""
+
+
 class RequestChannel:
     """Requests read and not yet answered, in number and bytes."""
 
@@ -198,7 +207,7 @@ class RequestChannel:
         self.bytes_max = bytes_max if bytes_max > 0 else 2**63
         self.queued_requests = 0
         self.queued_bytes = 0
-        self.waiting: deque[Connection] = deque()
+        self.waiting: deque[WaitingConnection] = deque()
         """Connections that have requests and are not read on until there is room."""
 
     def release(self, size: int) -> None:

@@ -51,6 +51,7 @@ class FileChunk(Protocol):
 
 
 Chunk = bytes | FileChunk
+Reply = bytes | list[Chunk]
 
 
 class SendQueue:

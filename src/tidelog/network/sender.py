@@ -14,13 +14,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from tidelog.network._native import speedups
-
-if TYPE_CHECKING:
-    from tidelog.network.connection import Connection, Reply
+from tidelog.network.send_queue import Reply
 
 BATCH_REPLIES_MIN: Final = 8
 """Fewer replies are sent by the event loop itself."""
@@ -32,6 +31,13 @@ REPLY_BYTES_MAX: Final = 64 << 10
 """Longer replies are sent by the event loop, which knows how to go on when a socket has no room."""
 
 
+class Recipient(Protocol):
+    """A connection, as the thread's work comes back to it."""
+
+    def on_incomplete_send(self, reply: Reply, sent: int, error: int) -> None:
+        """A reply has not left whole: go on with the rest when there is room, or close."""
+
+
 class ReplySender:
     """At most one batch at a time is under way. Every call is made on the event loop's thread."""
 
@@ -40,10 +46,10 @@ class ReplySender:
         self._thread: Any = None
         self._woken: socket.socket | None = None
         self._waking: socket.socket | None = None
-        self._connections: list[Connection] = []
+        self._connections: Sequence[Recipient] = ()
         self._replies: list[Reply] = []
 
-    def submit(self, connections: list[Connection], descriptors: list[int], replies: list[Reply]) -> None:
+    def submit(self, connections: Sequence[Recipient], descriptors: list[int], replies: list[Reply]) -> None:
         """Send a reply on each connection; the batch before was collected."""
         if self._thread is None:
             self._start()
@@ -64,7 +70,7 @@ class ReplySender:
         connections = self._connections
         if connections:
             replies = self._replies
-            self._connections, self._replies = [], []
+            self._connections, self._replies = (), []
             for index, sent, error in self._thread.collect():
                 connections[index].on_incomplete_send(replies[index], sent, error)
 

@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.network.buffers import BufferPool
 from tidelog.network.connection import Connection, Dispatch
-from tidelog.network.limits import CONTROL_REQUESTS_MAX, ConnectionQuotas, NetworkLimits, RequestChannel
+from tidelog.network.limits import (
+    CONTROL_REQUESTS_MAX,
+    ConnectionQuotas,
+    NetworkLimits,
+    RequestChannel,
+    WaitingConnection,
+)
 from tidelog.network.listener import Listen, Listener, listen_tcp
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.polling import AdaptivePolling
@@ -506,7 +512,7 @@ def _let_in_waiting(channel: RequestChannel) -> None:
             _read_on(connection, connection.channel_has_room)
 
 
-def _read_on(connection: Connection, take: Callable[[], None]) -> None:
+def _read_on(connection: WaitingConnection, take: Callable[[], None]) -> None:
     """Have a connection hand over more frames; should that fail, the others of the turn go on."""
     try:
         take()

@@ -134,7 +134,7 @@ def parse_duration_ms(option: str, text: str) -> int:
 
 def security_settings(kafka_settings: Mapping[str, str]) -> dict[str, str]:
     """The settings of encryption and authentication. One that the client does not have is rejected, never ignored."""
-    from tidelog.client.aio.security_settings import SecuritySettings
+    from tidelog.client.security_settings import SecuritySettings
 
     known = SecuritySettings.settings
     for name in kafka_settings:

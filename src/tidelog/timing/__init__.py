@@ -7,7 +7,8 @@ call from `Timer.next_expiry_ms()`; a simulator does the same with a `ManualCloc
 from tidelog.timing.clock import Clock, ManualClock
 from tidelog.timing.purgatory import DelayedOperation, Purgatory
 from tidelog.timing.scheduler import ScheduledTask, Scheduler
-from tidelog.timing.timer import CallbackTask, Timer, TimerTask
+from tidelog.timing.task import CallbackTask, TimerTask
+from tidelog.timing.timer import Timer
 from tidelog.timing.wheel import TimingWheel
 
 __all__ = [

@@ -15,7 +15,8 @@ from abc import abstractmethod
 from collections.abc import Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
-from tidelog.timing.timer import Timer, TimerTask
+from tidelog.timing.task import TimerTask
+from tidelog.timing.timer import Timer
 
 
 class DelayedOperation(TimerTask):

@@ -7,7 +7,8 @@ pool of background threads.
 from collections.abc import Callable
 
 from tidelog.timing.clock import Clock
-from tidelog.timing.timer import Timer, TimerTask
+from tidelog.timing.task import TimerTask
+from tidelog.timing.timer import Timer
 
 
 class ScheduledTask(TimerTask):

@@ -7,55 +7,12 @@ The event loop drives it: `advance(now_ms)` runs due tasks, `next_expiry_ms()` r
 `call_later` serves every deadline of the broker. Used by `Purgatory`, `Scheduler` and the coordinators.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import TypeAlias
 
+from tidelog.timing.task import CallbackTask, TimerTask
 from tidelog.timing.wheel import NOT_QUEUED, Bucket, TimingWheel
-
-
-class TimerTask(ABC):
-    """A task to run at `deadline_ms` (monotonic). Tasks are compared by identity: never define `__eq__`."""
-
-    __slots__ = ("_entries", "deadline_ms")
-
-    def __init__(self, deadline_ms: int) -> None:
-        self.deadline_ms = deadline_ms
-        # The collection that holds this task while it waits, so that cancelling need not search.
-        self._entries: dict[TimerTask, int] | None = None
-
-    @abstractmethod
-    def run(self) -> None:
-        """Called once, by `Timer.advance`, at the deadline or as soon after it as the timer is advanced."""
-
-    def cancel(self) -> bool:
-        """Take the task out of its timer. False when it was in none: it has run, or was never added."""
-        entries = self._entries
-        if entries is None:
-            return False
-        del entries[self]
-        self._entries = None
-        return True
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether the task is in a timer and has not run."""
-        return self._entries is not None
-
-
-class CallbackTask(TimerTask):
-    """A task that calls a function."""
-
-    __slots__ = ("_callback",)
-
-    def __init__(self, deadline_ms: int, callback: Callable[[], object]) -> None:
-        super().__init__(deadline_ms)
-        self._callback = callback
-
-    def run(self) -> None:
-        self._callback()
-
 
 ErrorHandler: TypeAlias = Callable[[object, Exception], object]
 """Takes the object that failed, mostly a task, and the error."""

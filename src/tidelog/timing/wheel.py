@@ -19,10 +19,9 @@ ticks that differ modulo `wheel_size`, and the clock does not pass a bucket that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from tidelog.timing.timer import TimerTask
+from tidelog.timing.task import TimerTask
 
 NOT_QUEUED: Final = -1
 

@@ -17,7 +17,7 @@ from tidelog.storage.directories.meta_properties import (
     format_meta_properties,
     parse_meta_properties,
 )
-from tidelog.storage.directories.partition_metadata import (
+from tidelog.storage.partition_metadata import (
     PartitionMetadataError,
     format_partition_metadata,
     format_uuid,

@@ -4,10 +4,11 @@ import typing
 
 import pytest
 
-from tidelog.client.aio.admin.admin import AdminSettings
+from tidelog.client.aio.admin.admin import AdminOptions, AdminSettings
+from tidelog.client.aio.consumer.options import ConsumerOptions
 from tidelog.client.aio.consumer.settings import ConsumerSettings
+from tidelog.client.aio.producer.options import ProducerOptions
 from tidelog.client.aio.producer.settings import ProducerSettings
-from tidelog.client.options import AdminOptions, ConsumerOptions, ProducerOptions
 from tidelog.config.declaration import Settings
 
 PLAIN = {int, bool, str, int | None, bool | None, str | None}
@@ -20,7 +21,7 @@ PLAIN = {int, bool, str, int | None, bool | None, str | None}
 def test_the_keywords_are_the_settings(options: type, group: type[Settings]) -> None:
     hints = typing.get_type_hints(options)
     declared = {setting.field: typing.get_type_hints(group)[setting.field] for setting in group.settings.values()}
-    assert list(hints) == list(declared), "tidelog.client.options lists other settings than are declared"
+    assert list(hints) == list(declared), f"{options.__module__} lists other settings than are declared"
     for name, hint in hints.items():
         if hint in PLAIN:
             assert hint == declared[name], name

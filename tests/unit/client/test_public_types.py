@@ -3,6 +3,7 @@
 import inspect
 import typing
 from collections.abc import Iterator
+from importlib import import_module
 
 import pandas as pd
 import polars as pl
@@ -10,18 +11,28 @@ import pyarrow as pa
 import pytest
 
 import tidelog.client
-from tidelog.client import BlockingDelivery, BlockingTableDelivery, Delivery, TableDelivery, options
+from tidelog.client import AdminOptions, BlockingDelivery, BlockingTableDelivery, Delivery, TableDelivery
+from tidelog.client.aio import options
+from tidelog.client.aio.consumer import options as consumer_options
+from tidelog.client.aio.producer import options as producer_options
 
-CLASSES = [found for name in tidelog.client.__all__ if inspect.isclass(found := getattr(tidelog.client, name))]
+PUBLIC: list[str] = import_module("tidelog.client").__all__
+CLASSES = [found for name in PUBLIC if inspect.isclass(found := getattr(tidelog.client, name))]
 MADE_BY_CLIENTS = {Delivery, BlockingDelivery, TableDelivery, BlockingTableDelivery}
-KNOWN = vars(options) | {
-    "pd": pd,
-    "pl": pl,
-    "Table": pa.Table,
-    "RecordBatch": pa.RecordBatch,
-    "TableDelivery": TableDelivery,
-    "BlockingTableDelivery": BlockingTableDelivery,
-}
+KNOWN = (
+    vars(options)
+    | vars(consumer_options)
+    | vars(producer_options)
+    | {
+        "AdminOptions": AdminOptions,
+        "pd": pd,
+        "pl": pl,
+        "Table": pa.Table,
+        "RecordBatch": pa.RecordBatch,
+        "TableDelivery": TableDelivery,
+        "BlockingTableDelivery": BlockingTableDelivery,
+    }
+)
 
 
 @pytest.mark.parametrize("owner", CLASSES, ids=lambda owner: owner.__name__)
@@ -29,7 +40,7 @@ def test_every_type_in_a_signature_is_public(owner: type) -> None:
     for name, annotated in [("its fields", owner), *_public_functions(owner)]:
         hints = typing.get_type_hints(annotated, localns=KNOWN)
         for found in {each for hint in hints.values() for each in _classes_in(hint)}:
-            assert found.__name__ in tidelog.client.__all__, f"{owner.__name__}: {name} has {found.__name__}"
+            assert found.__name__ in PUBLIC, f"{owner.__name__}: {name} has {found.__name__}"
 
 
 def _public_functions(owner: type) -> Iterator[tuple[str, object]]:

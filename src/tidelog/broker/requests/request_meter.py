@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.requests.routes import request_name
 from tidelog.metrics import Distribution
-from tidelog.network.connection import Reply, Slot
+from tidelog.network.connection import Slot
+from tidelog.network.send_queue import Reply
 
 if TYPE_CHECKING:
     from tidelog.broker.requests.routes import Route

@@ -22,7 +22,7 @@ from tidelog.metadata.tree import Endpoint
 if TYPE_CHECKING:
     from tidelog.broker.security.authentication import Authentication, SaslListener
     from tidelog.broker.security.bearer_validation import BearerValidators
-    from tidelog.client.aio.transport import Connector
+    from tidelog.client.aio.connection import Connector
     from tidelog.network.handshakes import ListenerTls
     from tidelog.network.socket_server import SocketServer
     from tidelog.security.jaas import JaasEntry

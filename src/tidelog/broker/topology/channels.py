@@ -14,8 +14,7 @@ from functools import cache
 from importlib import import_module
 from typing import Final
 
-from tidelog.client.aio.connection import BrokerConnection
-from tidelog.client.aio.transport import Connector
+from tidelog.client.aio.connection import BrokerConnection, Connector
 from tidelog.client.errors import ClientError
 from tidelog.metadata.tree import Endpoint
 from tidelog.wire.schema import Message

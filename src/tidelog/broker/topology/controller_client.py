@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from tidelog.broker.topology.channels import BrokerUnreachable
-from tidelog.client.aio.backoff import Backoff
+from tidelog.client.backoff import Backoff
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.schema import Message, Struct
 

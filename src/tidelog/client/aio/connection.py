@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct
 from time import perf_counter
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from tidelog import __version__
 from tidelog.client.addresses import address_text
 from tidelog.client.aio.counters import BrokerCounters, name_of_api
 from tidelog.client.aio.frame_reader import FrameReader
-from tidelog.client.aio.transport import Connector, tls_failure
+from tidelog.client.aio.tls_failures import tls_failure
 from tidelog.client.errors import (
     AuthenticationFailed,
     BrokerUnavailable,
@@ -66,6 +66,20 @@ class _Pending:
         self.deadline = deadline
         self.decode = decode
         self.future: asyncio.Future[Any] = future
+
+
+class Connector(Protocol):
+    """Opens connections of one security protocol.
+
+    `NetworkClient` is given one. A protocol that needs a handshake of its own on top (SASL) does it in `authenticate`,
+    after the versions are known and before anything else.
+    """
+
+    async def connect(self, connection: "BrokerConnection", host: str, port: int) -> None:
+        """Open a transport to `host:port` for `connection`, whose `connection_made` has run when this returns."""
+
+    async def authenticate(self, connection: "BrokerConnection") -> None:
+        """Authenticate, if the protocol needs it."""
 
 
 class BrokerConnection(asyncio.BufferedProtocol):

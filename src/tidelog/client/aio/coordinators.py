@@ -5,17 +5,15 @@
 
 import asyncio
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tidelog.client.aio.backoff import Backoff
+from tidelog.client.aio.cluster_calls import ClusterCalls
 from tidelog.client.aio.reactions import error_code_of, reaction_to
+from tidelog.client.backoff import Backoff
 from tidelog.client.errors import ApiError, BrokerUnavailable, DeadlinePassed
 from tidelog.client.types import BrokerNode
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-
-if TYPE_CHECKING:
-    from tidelog.client.aio.network import NetworkClient
 
 _VERSION_MAX = 5  # 6 differs only in share groups
 
@@ -30,7 +28,7 @@ class CoordinatorType(IntEnum):
 class CoordinatorLookup:
     """Remembered coordinators."""
 
-    def __init__(self, client: "NetworkClient") -> None:
+    def __init__(self, client: ClusterCalls) -> None:
         self._client = client
         self._known: dict[tuple[CoordinatorType, str], BrokerNode] = {}
         self._asking: dict[tuple[CoordinatorType, str], asyncio.Task[BrokerNode]] = {}

@@ -9,12 +9,11 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from tidelog.client.aio.backoff import Backoff
-from tidelog.client.aio.connection import BrokerConnection, Response
+from tidelog.client.aio.connection import BrokerConnection, Connector, Response
 from tidelog.client.aio.counters import BrokerCounters
 from tidelog.client.aio.reachability import Reachability
 from tidelog.client.aio.settings import CommonSettings
-from tidelog.client.aio.transport import Connector
+from tidelog.client.backoff import Backoff
 from tidelog.client.errors import AuthenticationFailed, BrokerUnavailable, ClientError, ConnectionLost
 from tidelog.client.types import BrokerNode
 from tidelog.wire.schema import Message

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from tidelog.client.addresses import parse_bootstrap_servers
-from tidelog.client.aio.connection import BrokerConnection, Response
+from tidelog.client.aio.connection import BrokerConnection, Connector, Response
 from tidelog.client.aio.coordinators import CoordinatorLookup, CoordinatorType
 from tidelog.client.aio.counters import BrokerCounters
 from tidelog.client.aio.link import Link
@@ -28,7 +28,6 @@ from tidelog.client.aio.reachability import Reachability
 from tidelog.client.aio.refresher import MetadataRefresher
 from tidelog.client.aio.secure_transport import connector_of
 from tidelog.client.aio.settings import CommonSettings
-from tidelog.client.aio.transport import Connector
 from tidelog.client.errors import BrokerUnavailable, ClientClosed, ClientError
 from tidelog.client.metrics import AnyMetrics, BrokerMetrics
 from tidelog.client.types import BrokerNode

@@ -6,21 +6,18 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from tidelog.client.aio.backoff import Backoff
+from tidelog.client.aio.cluster_calls import ClusterCalls
+from tidelog.client.backoff import Backoff
 from tidelog.client.errors import BrokerUnavailable, ClientClosed, ClientError, DeadlinePassed
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-
-if TYPE_CHECKING:
-    from tidelog.client.aio.network import NetworkClient
 
 
 class MetadataRefresher:
     """Sends metadata requests and updates the cache."""
 
     def __init__(
-        self, client: "NetworkClient", topics_wanted: Callable[[], Iterable[str] | None], may_create_topics: bool
+        self, client: ClusterCalls, topics_wanted: Callable[[], Iterable[str] | None], may_create_topics: bool
     ) -> None:
         self.listeners: list[Callable[[], None]] = []
         self.on_unreachable: list[Callable[[ClientError], None]] = []

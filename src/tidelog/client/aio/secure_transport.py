@@ -11,7 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from tidelog.client.aio.transport import NO_TLS_HANDSHAKE, PlainConnector, tls_failure
+from tidelog.client.aio.tls_failures import NO_TLS_HANDSHAKE, tls_failure
+from tidelog.client.aio.transport import PlainConnector
 from tidelog.client.errors import AuthenticationFailed, BrokerUnavailable, ClientConfigError
 from tidelog.client.logins import login_of
 from tidelog.config.errors import ConfigError
@@ -23,8 +24,8 @@ from tidelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHands
 
 if TYPE_CHECKING:
     from tidelog.client.aio.connection import BrokerConnection
-    from tidelog.client.aio.security_settings import SecuritySettings
     from tidelog.client.aio.settings import CommonSettings
+    from tidelog.client.security_settings import SecuritySettings
 
 T = TypeVar("T")
 

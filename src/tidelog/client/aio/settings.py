@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from tidelog.client.addresses import parse_bootstrap_servers
-from tidelog.client.aio.security_settings import SecuritySettings
 from tidelog.client.errors import ClientConfigError
+from tidelog.client.security_settings import SecuritySettings
 from tidelog.config.declaration import MINUTE_MS, SECOND_MS, Check, Setting, Settings, setting
 from tidelog.config.errors import ConfigError
 from tidelog.config.kinds import BOOLEAN, DOUBLE, INT, LIST, LONG, SHORT, STRING, Kind
@@ -32,16 +32,6 @@ def _import_object(path: str) -> Any:
         return getattr(import_module(module_name), name)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"Cannot be imported: {error}") from error
-
-
-def with_method(given: Any, method: str, setting_name: str) -> tuple[Any, Any]:
-    """What a setting may be: a function (with None), or an object, made if its class is given, and its `method`."""
-    if isinstance(given, type) and hasattr(given, method):
-        given = given()
-    bound = getattr(given, method, None)
-    if bound is None and not callable(given):
-        raise ClientConfigError(f"{setting_name}={given!r} is not a function and has no method {method}")
-    return given, bound
 
 
 def make_objects(name: str, given: Iterable[Any], methods: tuple[str, ...]) -> tuple[Any, ...]:

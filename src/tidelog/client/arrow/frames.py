@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidelog.client.arrow import ArrowMissing
+from tidelog.client.arrow_parts import ArrowMissing
 from tidelog.client.errors import SerializationFailed
 
 _TEXT_COLUMNS: Final = ("key", "value")

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidelog.client.aio.background import BackgroundLoop
-from tidelog.client.aio.producer.delivery import Delivery
+from tidelog.client.aio.producer.delivery import BlockingDelivery, Delivery
 from tidelog.client.aio.producer.engine import ProducerEngine
-from tidelog.client.arrow.deliveries import BlockingTableDelivery, TableDelivery
+from tidelog.client.aio.producer.table_delivery import BlockingTableDelivery, TableDelivery
 from tidelog.client.arrow.writing import Meaning, TableWriter
-from tidelog.client.producer import BlockingDelivery
 from tidelog.records.kernels.arrow_encode import EncodedBatch
 
 

@@ -34,7 +34,7 @@ from tidelog.client.serialization import deserializer_of
 from tidelog.client.types import as_names
 
 if TYPE_CHECKING:
-    from tidelog.client.options import ConsumerOptions
+    from tidelog.client.aio.consumer.options import ConsumerOptions
     from tidelog.client.retry.redis_queue import RedisStore
 
 RECORDS_MAX: Final = 1000

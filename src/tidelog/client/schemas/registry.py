@@ -19,7 +19,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
 
-from tidelog.client.aio.backoff import Backoff
+from tidelog.client.backoff import Backoff
 from tidelog.client.errors import ClientConfigError, ClientError
 
 _log = logging.getLogger("tidelog.client.schemas")

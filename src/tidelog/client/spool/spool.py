@@ -22,11 +22,11 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.producer.batch import RecordMetadata
 from tidelog.client.aio.producer.producer import AsyncProducer
 from tidelog.client.aio.producer.sink import GivenHeaders, read_only_headers
 from tidelog.client.aio.reactions import reaction_to
+from tidelog.client.backoff import Backoff
 from tidelog.client.errors import (
     BrokerUnavailable,
     BufferExhausted,
@@ -39,7 +39,7 @@ from tidelog.client.faces import Face, blocking
 from tidelog.client.spool.file import Spooled, SpoolFile
 
 if TYPE_CHECKING:
-    from tidelog.client.options import ProducerOptions
+    from tidelog.client.aio.producer.options import ProducerOptions
 
 _LOG: Final = logging.getLogger("tidelog.client.spool")
 BYTES_MAX: Final = 1 << 30

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 from starlette.responses import Response
 
 from tidelog.client.aio.admin.types import EARLIEST
-from tidelog.client.aio.security_settings import SecuritySettings
 from tidelog.client.retry.headers import REPLAYED_BY
+from tidelog.client.security_settings import SecuritySettings
 from tidelog.client.types import TopicPartition
 from tidelog.console.cluster_view import Snapshot
 from tidelog.console.errors import PageError

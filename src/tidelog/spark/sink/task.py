@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from tidelog.client.aio.producer.delivery import BlockingDelivery
 from tidelog.client.arrow.columns import binary_column
-from tidelog.client.producer import BlockingDelivery, Producer
+from tidelog.client.producer import Producer
 from tidelog.client.types import TopicPartition
 from tidelog.spark.sink.row_fingerprint import RowFingerprint, combined, fingerprint_rows
 from tidelog.spark.sink.rows import NoSuchPartition, Partitioner, by_topic, checked_headers, is_worth_kernels
 from tidelog.spark.sink.settings import SinkSettings
 
 if TYPE_CHECKING:
-    from tidelog.client.arrow.deliveries import BlockingTableDelivery
+    from tidelog.client.aio.producer.table_delivery import BlockingTableDelivery
 
 PIECE_BYTES: Final = 4 * 1024 * 1024
 """Rows are encoded in pieces of this size: record batches of many partitions would be small otherwise."""

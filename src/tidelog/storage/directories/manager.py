@@ -45,14 +45,14 @@ from tidelog.storage.directories.future_logs import (
     unmark,
 )
 from tidelog.storage.directories.log_directory import PartitionState
-from tidelog.storage.directories.partition_metadata import (
+from tidelog.storage.errors import LogDirFailure
+from tidelog.storage.loading.loader import Recovery
+from tidelog.storage.log import Log
+from tidelog.storage.partition_metadata import (
     create_partition_metadata,
     format_uuid,
     write_partition_metadata,
 )
-from tidelog.storage.errors import LogDirFailure
-from tidelog.storage.loading.loader import Recovery
-from tidelog.storage.log import Log
 from tidelog.timing import Clock, Scheduler
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.partitions import PartitionKey

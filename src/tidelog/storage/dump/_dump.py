@@ -28,12 +28,6 @@ from tidelog.storage.checkpoints import (
 )
 from tidelog.storage.directories.log_directory import CLEAN_SHUTDOWN_FILE
 from tidelog.storage.directories.meta_properties import META_PROPERTIES_FILE, MetaPropertiesError, parse_meta_properties
-from tidelog.storage.directories.partition_metadata import (
-    PARTITION_METADATA_FILE,
-    PartitionMetadataError,
-    format_uuid,
-    parse_partition_metadata,
-)
 from tidelog.storage.dump._indexes import dump_offset_index, dump_time_index
 from tidelog.storage.dump._log import dump_log
 from tidelog.storage.dump._rows import DumpOptions, DumpRow, note, problem, row_text
@@ -48,6 +42,12 @@ from tidelog.storage.names import (
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+)
+from tidelog.storage.partition_metadata import (
+    PARTITION_METADATA_FILE,
+    PartitionMetadataError,
+    format_uuid,
+    parse_partition_metadata,
 )
 from tidelog.storage.producers.snapshot import SnapshotEntry, read_snapshot
 from tidelog.storage.segment.transaction_index import TRANSACTION_ENTRY

@@ -14,7 +14,6 @@ import os
 from typing import Final
 
 from tidelog.storage._files import LogFile
-from tidelog.storage.directories.partition_metadata import PARTITION_METADATA_FILE
 from tidelog.storage.names import (
     CLEANED_SUFFIX,
     DELAYED_CHECKPOINT,
@@ -29,6 +28,7 @@ from tidelog.storage.names import (
     offset_of,
     segment_path,
 )
+from tidelog.storage.partition_metadata import PARTITION_METADATA_FILE
 from tidelog.storage.replacing import unlink_if_exists
 from tidelog.storage.segment.batches import iterate_headers
 

@@ -19,13 +19,13 @@ from tidelog.config import LogConfig
 from tidelog.records.errors import CorruptRecordError
 from tidelog.records.header import BatchHeader
 from tidelog.storage.checkpoints import CheckpointError
-from tidelog.storage.directories.partition_metadata import PartitionMetadataError, read_partition_metadata
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.leader_epochs import LeaderEpochCache
 from tidelog.storage.loading._index_checks import index_problem
 from tidelog.storage.loading._partition_files import PartitionFiles, list_partition
 from tidelog.storage.loading._rebuilding import rebuild_segment
 from tidelog.storage.log import Log, OnFilesDeleted
+from tidelog.storage.partition_metadata import PartitionMetadataError, read_partition_metadata
 from tidelog.storage.producers.replay import rebuild_producer_state, replay_segment
 from tidelog.storage.producers.state import DAY_MS, ProducerStateManager
 from tidelog.storage.segment import NEVER, Segment

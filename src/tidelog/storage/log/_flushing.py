@@ -7,18 +7,15 @@ again.
 """
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from tidelog.storage._files import OpenFile
 from tidelog.storage.errors import LogDirFailure
 from tidelog.storage.leader_epochs import EpochChanges
+from tidelog.storage.log._positions import Positions
 from tidelog.storage.log._segments import Segments
 from tidelog.storage.producers.state import ProducerStateManager
 from tidelog.storage.replacing import sync_path
-
-if TYPE_CHECKING:
-    from tidelog.storage.log._log import Log
-
 
 _sync_data: Final = getattr(os, "fdatasync", os.fsync)
 
@@ -113,13 +110,29 @@ class FlushState:
         return files, paths
 
 
+class FlushedLog(Protocol):
+    """What a job asks of its log, when it is made and when it runs."""
+
+    @property
+    def positions(self) -> Positions: ...
+
+    @property
+    def directory(self) -> str: ...
+
+    @property
+    def parent_directory(self) -> str: ...
+
+    @property
+    def is_deleted(self) -> bool: ...
+
+
 class FlushJob:
     """Files to sync. `run` may be called on any thread; the log must not be closed meanwhile."""
 
     __slots__ = ("_epochs", "_files", "_log", "_paths", "directory", "generation", "up_to")
 
     def __init__(
-        self, log: "Log", up_to: int, files: list[OpenFile], paths: list[str], epochs: EpochChanges | None
+        self, log: FlushedLog, up_to: int, files: list[OpenFile], paths: list[str], epochs: EpochChanges | None
     ) -> None:
         self.up_to = up_to
         self.generation = log.positions.generation

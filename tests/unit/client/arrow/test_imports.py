@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tidelog.client.arrow import ArrowMissing, load
+from tidelog.client.arrow_parts import ArrowMissing, load
 
 
 def test_without_pyarrow_the_extra_to_install_is_named(monkeypatch):

@@ -9,8 +9,7 @@ from tests.unit import virtual_time
 from tests.unit.client.consumer.clusters import metadata_with
 from tests.unit.client.consumer.network import FakeNetwork
 from tidelog.client.aio.consumer.coordinator import GroupCoordinator
-from tidelog.client.aio.consumer.engine import call_here
-from tidelog.client.aio.consumer.listeners import RebalanceListener
+from tidelog.client.aio.consumer.listeners import RebalanceListener, call_here
 from tidelog.client.aio.consumer.membership import MemberState
 from tidelog.client.aio.consumer.offset_reset import EARLIEST
 from tidelog.client.aio.consumer.partition_state import Position

@@ -7,9 +7,8 @@ from typing import Any, cast
 from tests.unit import virtual_time
 from tests.unit.client.consumer.clusters import metadata_with, topic_id
 from tests.unit.client.consumer.network import FakeNetwork
-from tidelog.client.aio.consumer.engine import call_here
 from tidelog.client.aio.consumer.heartbeat_coordinator import HeartbeatCoordinator
-from tidelog.client.aio.consumer.listeners import RebalanceListener
+from tidelog.client.aio.consumer.listeners import RebalanceListener, call_here
 from tidelog.client.aio.consumer.offset_reset import EARLIEST
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.subscription import SubscriptionState

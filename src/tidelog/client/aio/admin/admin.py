@@ -11,7 +11,7 @@ default.api.timeout.ms has passed. The other modules of this package send the re
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import Any, Self, Unpack
 
 from tidelog.client.aio.admin import (
     access,
@@ -59,6 +59,7 @@ from tidelog.client.aio.admin.types import (
     TransactionListing,
 )
 from tidelog.client.aio.network import NetworkClient
+from tidelog.client.aio.options import CommonOptions
 from tidelog.client.aio.settings import CommonSettings, load_settings
 from tidelog.client.errors import ApiError, ClientClosed, IllegalState
 from tidelog.client.metrics import ClientMetrics
@@ -75,9 +76,6 @@ from tidelog.client.types import (
 from tidelog.config.declaration import MINUTE_MS, setting
 from tidelog.security.acls import AclBinding, AclBindingFilter
 
-if TYPE_CHECKING:
-    from tidelog.client.options import AdminOptions
-
 
 class AdminSettings(CommonSettings):
     """The settings of an admin."""
@@ -92,6 +90,13 @@ class AdminSettings(CommonSettings):
         doc="How long a call that changes topics, settings, ACLs, users, quotas or leaders waits until every broker "
         "that can be reached shows the change; 0 returns when one broker has confirmed it, as Kafka's admin does.",
     )
+
+
+class AdminOptions(CommonOptions, total=False):
+    """What an admin takes."""
+
+    default_api_timeout_ms: int
+    visible_timeout_ms: int
 
 
 class AsyncAdmin:

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Hashable
 from typing import Final, Generic, TypeVar
 
-from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.coordinators import CoordinatorType
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import Reaction, reaction_to, refusal
+from tidelog.client.backoff import Backoff
 from tidelog.client.errors import (
     ApiError,
     BrokerUnavailable,

@@ -27,8 +27,8 @@ from tidelog.client.aio.admin.types import (
     ScramCredentialUpsert,
     TopicDescription,
 )
-from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.reactions import reaction_to
+from tidelog.client.backoff import Backoff
 from tidelog.client.errors import ApiError, ClientError
 from tidelog.client.types import TopicPartition
 from tidelog.security.acls import AclBinding, AclBindingFilter

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final, TypeVar
 
-from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.consumer.errors import CommitFailed, RebalanceInProgress
 from tidelog.client.aio.consumer.group_link import GroupLink
 from tidelog.client.aio.consumer.heartbeat_member import HeartbeatMember
@@ -17,6 +16,7 @@ from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.subscription import SubscriptionState
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import Reaction, error_code_of, reaction_to
+from tidelog.client.backoff import Backoff
 from tidelog.client.errors import ApiError, BrokerUnavailable, DeadlinePassed, InvalidReply
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import ErrorCode

@@ -31,7 +31,7 @@ from tidelog.client.aio.consumer.types import (
     OffsetAndTimestamp,
 )
 from tidelog.client.aio.metadata import PartitionMetadata
-from tidelog.client.arrow import load
+from tidelog.client.arrow_parts import load
 from tidelog.client.errors import ClientClosed, IllegalState
 from tidelog.client.metrics import ConsumerMetrics
 from tidelog.client.serialization import K, V
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     import polars as pl
     from pyarrow import Table
 
-    from tidelog.client.options import ConsumerOptions
+    from tidelog.client.aio.consumer.options import ConsumerOptions
 
 CLOSE_TIMEOUT_S = 30.0
 _ITERATION_POLL_MS = 60_000

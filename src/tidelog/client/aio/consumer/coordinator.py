@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.consumer.assignors import RebalanceProtocol, choose_protocol, make_assignors
 from tidelog.client.aio.consumer.auto_commit import AutoCommit
 from tidelog.client.aio.consumer.commits import OffsetCommits, Offsets
@@ -26,6 +25,7 @@ from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.subscription import SubscriptionKind, SubscriptionState
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import reaction_to
+from tidelog.client.backoff import Backoff
 from tidelog.client.errors import ApiError, BrokerUnavailable, ClientError, DeadlinePassed
 from tidelog.client.types import TopicPartition
 from tidelog.wire.errors import ErrorCode

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Final
 
-from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.consumer.auto_commit import AutoCommit
 from tidelog.client.aio.consumer.commits import OffsetCommits, Offsets
 from tidelog.client.aio.consumer.group_link import GroupLink
@@ -21,6 +20,7 @@ from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.subscription import SubscriptionKind, SubscriptionState
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import reaction_to
+from tidelog.client.backoff import Backoff
 from tidelog.client.errors import BrokerUnavailable, ClientError, DeadlinePassed
 from tidelog.client.types import TopicPartition
 from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse

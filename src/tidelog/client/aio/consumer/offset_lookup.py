@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.consumer.errors import LogTruncated, NoOffset
 from tidelog.client.aio.consumer.offset_reset import LATEST_TIMESTAMP, ResetKind
 from tidelog.client.aio.consumer.partition_state import FetchState, PartitionState, Position
@@ -19,6 +18,7 @@ from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.subscription import SubscriptionState
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.reactions import error_code_of, reaction_to
+from tidelog.client.backoff import Backoff
 from tidelog.client.errors import ApiError, BrokerUnavailable, ClientError, DeadlinePassed, UnsupportedByBroker
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import ErrorCode

@@ -13,7 +13,6 @@ hot path; the sender's turn calls the rest. A synchronous producer guards both w
 from collections import deque
 from typing import Final, NamedTuple
 
-from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.metadata import MetadataCache, TopicMetadata
 from tidelog.client.aio.producer.batch import ProducerBatch
 from tidelog.client.aio.producer.buffer_pool import BufferPool
@@ -21,6 +20,7 @@ from tidelog.client.aio.producer.compression_ratio import CompressionRatio
 from tidelog.client.aio.producer.sequences import PartitionSequences, SequenceTracker
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.aio.waits import Wait
+from tidelog.client.backoff import Backoff
 from tidelog.client.types import TopicPartition
 from tidelog.records.header import HEADER_BYTES
 

@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final, TypeVar
 
-from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.coordinators import CoordinatorType
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.producer.sequences import NO_IDENTITY, ProducerIdentity
 from tidelog.client.aio.reactions import Reaction, check_code, reaction_to
+from tidelog.client.backoff import Backoff
 from tidelog.client.errors import ApiError, BrokerUnavailable, DeadlinePassed
 from tidelog.client.types import BrokerNode, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import ErrorCode

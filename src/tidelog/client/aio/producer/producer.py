@@ -20,7 +20,7 @@ from tidelog.client.aio.producer.settings import load_producer_settings
 from tidelog.client.aio.producer.sink import GivenHeaders
 from tidelog.client.aio.producer.transaction_state import TransactionHandle
 from tidelog.client.aio.producer.transactions import Transactions
-from tidelog.client.arrow import load
+from tidelog.client.arrow_parts import load
 from tidelog.client.errors import ClientClosed, ClientConfigError, IllegalState
 from tidelog.client.metrics import ProducerMetrics
 from tidelog.client.serialization import K, V
@@ -29,8 +29,8 @@ from tidelog.client.types import ArrowStream, ConsumerGroupMetadata, Places, Top
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Table
 
-    from tidelog.client.arrow.deliveries import TableDelivery
-    from tidelog.client.options import ProducerOptions
+    from tidelog.client.aio.producer.options import ProducerOptions
+    from tidelog.client.aio.producer.table_delivery import TableDelivery
 
 
 class AsyncProducer(Generic[K, V]):

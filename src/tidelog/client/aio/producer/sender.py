@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from tidelog.client.aio.backoff import Backoff
 from tidelog.client.aio.connection import BrokerConnection
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.producer.accumulator import NEVER, Accumulator
@@ -24,6 +23,7 @@ from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.aio.producer.transactions import Transactions
 from tidelog.client.aio.producer.verdicts import Verdict, judge
 from tidelog.client.aio.reactions import Reaction, error_code_of, reaction_to
+from tidelog.client.backoff import Backoff
 from tidelog.client.errors import ApiError, ClientError, DeadlinePassed, UnsupportedByBroker
 from tidelog.client.types import BrokerNode, TopicPartition
 from tidelog.wire.api_keys import ApiKey

@@ -5,8 +5,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from tidelog.client.aio.producer.batch import RecordMetadata
-from tidelog.client.aio.producer.delivery import Delivery
-from tidelog.client.producer import BlockingDelivery
+from tidelog.client.aio.producer.delivery import BlockingDelivery, Delivery
 
 
 class SentTable(NamedTuple):

@@ -1,4 +1,4 @@
-from tidelog.client.aio.backoff import Backoff
+from tidelog.client.backoff import Backoff
 
 
 def test_waits_double_up_to_the_limit() -> None:

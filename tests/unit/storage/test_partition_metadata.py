@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.storage.directories.partition_metadata import (
+from tidelog.storage.partition_metadata import (
     PARTITION_METADATA_FILE,
     PartitionMetadataError,
     format_uuid,
