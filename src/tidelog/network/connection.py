@@ -257,7 +257,7 @@ class Connection:
                 self._read_on()
             elif self.slots and self.slots[-1].abandon is not None:
                 self.server.look_again(self)
-        except Exception as cause:
+        except Exception as cause:  # noqa: BLE001 - closes this connection alone
             self.fail("reading its requests failed", cause)
 
     def _read_only_frame(self) -> bool:
@@ -641,7 +641,7 @@ class Connection:
         except OSError:
             self.close()
             return
-        except Exception as cause:
+        except Exception as cause:  # noqa: BLE001 - closes this connection alone
             self.fail("sending its replies failed", cause)
             return
         if out.chunks:

@@ -259,7 +259,7 @@ class NetworkClient:
             await asyncio.sleep(self.settings.statistics_interval_ms / 1000)
             try:
                 callback(make())
-            except Exception:
+            except Exception:  # noqa: BLE001 - code of the application; logged
                 _LOG.exception("statistics.callback=%r failed", callback)
 
     # Idle connections.
