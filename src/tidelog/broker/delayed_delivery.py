@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.storage.errors import LogDirFailure
+from tidelog.tasks import OwnedTasks
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class DelayedDelivery:
         self._loop = loop
         self._followed: dict[tuple[str, int], _Followed] = {}
         self._is_closed = False
-        self._writes: set[asyncio.Task[None]] = set()
+        self._writes = OwnedTasks()
 
     # --- partitions ---
 
@@ -376,21 +377,18 @@ class DelayedDelivery:
         """Do something for a partition beside what is done in turns. What it raises is a failure of the partition."""
 
         def on_done(task: asyncio.Task[None]) -> None:
-            self._writes.discard(task)
             error = None if task.cancelled() else task.exception()
             if isinstance(error, Exception):
                 self._failed(followed, error)
 
-        task = self._loop.create_task(work)
-        self._writes.add(task)
-        task.add_done_callback(on_done)
+        self._writes.spawn(work).add_done_callback(on_done)
 
     async def close(self) -> None:
         """Deliver nothing more, and write a checkpoint of every partition."""
         self._is_closed = True
         for followed in self._followed.values():
             followed.disarm()
-        await asyncio.gather(*self._writes, return_exceptions=True)
+        await self._writes.wait()
         for followed in self._followed.values():
             if not followed.is_stopped:
                 while followed.delayed.apply():

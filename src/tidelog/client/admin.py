@@ -57,6 +57,8 @@ class Admin(Face[AsyncAdmin]):
     delete_acls = blocking(AsyncAdmin.delete_acls)
     describe_user_scram_credentials = blocking(AsyncAdmin.describe_user_scram_credentials)
     alter_user_scram_credentials = blocking(AsyncAdmin.alter_user_scram_credentials)
+    describe_features = blocking(AsyncAdmin.describe_features)
+    update_features = blocking(AsyncAdmin.update_features)
     describe_client_quotas = blocking(AsyncAdmin.describe_client_quotas)
     alter_client_quotas = blocking(AsyncAdmin.alter_client_quotas)
 
@@ -68,9 +70,6 @@ class Admin(Face[AsyncAdmin]):
     elect_leaders = blocking(AsyncAdmin.elect_leaders)
     alter_partition_reassignments = blocking(AsyncAdmin.alter_partition_reassignments)
     list_partition_reassignments = blocking(AsyncAdmin.list_partition_reassignments)
-
-    describe_features = blocking(AsyncAdmin.describe_features)
-    update_features = blocking(AsyncAdmin.update_features)
 
     list_groups = blocking(AsyncAdmin.list_groups)
     describe_groups = blocking(AsyncAdmin.describe_groups)

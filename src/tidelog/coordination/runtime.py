@@ -233,7 +233,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         if self._stage(active, pending, bytearray(marker)):
             try:
                 active.shard.replay_end_transaction(producer_id, producer_epoch, is_commit)
-            except Exception as cause:
+            except Exception as cause:  # noqa: BLE001 - a bug of one shard: its requests get the error
                 self._not_replayed(active, pending, cause)
             self._staged(active, pending)
 
@@ -269,7 +269,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             try:
                 for key, value in records:
                     replay(key, value, producer_id, producer_epoch)
-            except Exception as cause:
+            except Exception as cause:  # noqa: BLE001 - a bug of one shard: its requests get the error
                 self._not_replayed(active, pending, cause)
             self._staged(active, pending)
             return
@@ -346,7 +346,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         try:
             for key, value in records:
                 replay(key, value, -1, -1)
-        except Exception as cause:
+        except Exception as cause:  # noqa: BLE001 - a bug of one shard: its requests get the error
             self._not_replayed(active, batch, cause, first_answer)
         return True
 
@@ -380,7 +380,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         """Answer one request. An error is reported and does not affect other requests."""
         try:
             respond(reply)
-        except Exception as cause:
+        except Exception as cause:  # noqa: BLE001 - it belongs to one request
             self._timer.report(respond, cause)
 
     def _stage(self, active: ActiveShard[ShardT], pending: Pending, batch: bytearray) -> bool:
@@ -431,7 +431,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             for respond, reply in pending.answers:
                 try:
                     respond(reply)
-                except Exception as cause:
+                except Exception as cause:  # noqa: BLE001 - it belongs to one request
                     self._timer.report(respond, cause)
 
     def _follow(
@@ -441,7 +441,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         try:
             now_ms = self._clock.wall_ms()
             self._carry_out(active, then(code, now_ms), None, now_ms)
-        except Exception as cause:
+        except Exception as cause:  # noqa: BLE001 - it belongs to one shard
             self._timer.report(active.shard, cause)
 
     def _refuse(

@@ -29,6 +29,22 @@ from typing import Final, Protocol
 
 from tidelog.network.buffers import KEPT_BYTES_MAX, LARGE_BYTES, BufferPool, reserve
 from tidelog.network.control_first import ControlFirst
+from tidelog.network.flow import (
+    BEGINS,
+    CHANNEL_IS_FULL,
+    ENDS,
+    GO_ON,
+    IS_CLOSED,
+    IS_MUTED,
+    OUTPUT_IS_STUCK,
+    PIPELINE_IS_FULL,
+    READING,
+    REPLIES_ARE_LARGE,
+    START_WRITING,
+    STOP_READING,
+    STOP_WRITING,
+    WAIT_FOR_ROOM,
+)
 from tidelog.network.limits import RequestChannel
 from tidelog.network.log_rate_limit import LogRateLimit
 from tidelog.network.send_queue import Chunk, Reply, SendQueue
@@ -61,12 +77,6 @@ HELD_BYTES_MAX: Final = 8 << 20
 """Replies that one connection may have in memory before it is no longer read from."""
 
 _FIRST_BUFFER_BYTES: Final = 64 << 10
-
-OUTPUT_IS_STUCK: Final = 1
-PIPELINE_IS_FULL: Final = 2
-CHANNEL_IS_FULL: Final = 4
-REPLIES_ARE_LARGE: Final = 8
-IS_MUTED: Final = 16
 
 _BY_REQUEST: Final = 1
 _BY_QUOTA: Final = 2
@@ -236,7 +246,7 @@ class Connection:
         self.slots: deque[Slot] = deque()
         """Requests that were handed over and whose replies have not left, oldest first."""
         self._out = SendQueue(transport, server.scratch_view)
-        self._paused = 0
+        self._paused = READING
         # Set while frames are being handed over, when no more of them may be: closed, or too many replies are unsent.
         self._must_stop = False
         self._muted = 0
@@ -271,7 +281,7 @@ class Connection:
                 self._read_on()
             elif self.slots and self.slots[-1].abandon is not None:
                 self.server.look_again(self)
-        except Exception as cause:
+        except Exception as cause:  # noqa: BLE001 - closes this connection alone
             self.fail("reading its requests failed", cause)
 
     def _read_only_frame(self) -> bool:
@@ -655,7 +665,7 @@ class Connection:
         except OSError:
             self.close()
             return
-        except Exception as cause:
+        except Exception as cause:  # noqa: BLE001 - closes this connection alone
             self.fail("sending its replies failed", cause)
             return
         if out.chunks:
@@ -670,33 +680,28 @@ class Connection:
     # --- pausing and closing ---
 
     def _pause(self, reason: int) -> None:
-        paused = self._paused
-        if paused & reason:
-            return
-        self._paused = paused | reason
-        if not paused:
+        self._paused, to_do = BEGINS[self._paused, reason]
+        if to_do & STOP_READING:
             self.server.stop_reading(self)
-        if reason == OUTPUT_IS_STUCK:
+        if to_do & START_WRITING:
             self.server.start_writing(self, self._send_out)
-        elif reason == CHANNEL_IS_FULL:
+        if to_do & WAIT_FOR_ROOM:
             self.server.wait_for_room(self)
 
     def _resume(self, reason: int) -> None:
-        if not self._paused & reason:
-            return
-        self._paused &= ~reason
-        if reason == OUTPUT_IS_STUCK:
+        self._paused, to_do = ENDS[self._paused, reason]
+        if to_do & STOP_WRITING:
             self.server.stop_writing(self)
-        if not self._paused and not self.is_closed:
+        if to_do & GO_ON:
             self._parse()
-            if not self._paused and not self.is_closed:
+            if self._paused == READING:
                 self.server.start_reading(self)
                 if self._transport.holds_bytes:
                     self.server.read_soon(self)
 
     def read_left(self) -> None:
         """Called by the server when the transport holds bytes of which the system knows nothing."""
-        if not self._paused and not self.is_closed:
+        if self._paused == READING:
             self.on_readable()
 
     def channel_has_room(self) -> None:
@@ -713,6 +718,7 @@ class Connection:
         if self.is_closed:
             return
         self.is_closed = self._must_stop = True
+        self._paused, _ = BEGINS[self._paused, IS_CLOSED]
         for slot in self.slots:
             if slot.abandon is None:
                 slot.park()

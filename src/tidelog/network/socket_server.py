@@ -462,7 +462,7 @@ class SocketServer:
         for connection in to_flush:
             try:
                 connection.flush()
-            except Exception as cause:
+            except Exception as cause:  # noqa: BLE001 - closes that connection alone
                 connection.fail("sending its replies failed", cause)
 
     def _hand_to_sender(self, sender: ReplySender, to_flush: list[Connection]) -> list[Connection]:
@@ -548,5 +548,5 @@ def _read_on(connection: WaitingConnection, take: Callable[[], None]) -> None:
     """Have a connection hand over more frames; should that fail, the others of the turn go on."""
     try:
         take()
-    except Exception as cause:
+    except Exception as cause:  # noqa: BLE001 - closes that connection alone
         connection.fail("reading its requests failed", cause)

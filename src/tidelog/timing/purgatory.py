@@ -59,7 +59,7 @@ class DelayedOperation(TimerTask):
         self._end_waiting()
         try:
             self.on_complete()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the operation answers its request with it
             self.on_failure(error)
         return True
 
@@ -162,7 +162,7 @@ class Purgatory(Generic[Operation]):
             try:
                 if operation.try_complete():
                     completed += 1
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - it ends one operation, and the others go on
                 self._fail(operation, error)
         self._drop_stale(key)
         return completed
@@ -173,7 +173,7 @@ class Purgatory(Generic[Operation]):
             return
         try:
             operation.fail(error)
-        except Exception as failure:
+        except Exception as failure:  # noqa: BLE001 - reported; the other operations go on
             self._timer.report(operation, failure)
 
     def purge(self) -> int:

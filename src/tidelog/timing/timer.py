@@ -146,7 +146,7 @@ class Timer:
             ran += 1
             try:
                 task.run()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - reported, or raised with those of the other tasks
                 if self.on_error is None:
                     errors.append(error)
                 else:

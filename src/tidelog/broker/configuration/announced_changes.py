@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tidelog.metadata.changes import Announcements, ChangeListener
 from tidelog.metadata.errors import StoreError
+from tidelog.tasks import OwnedTasks
 
 if TYPE_CHECKING:
     from tidelog.metadata.store import Store, WatchEvent
@@ -40,7 +41,7 @@ class AnnouncedChanges(Generic[Change]):
         self._follow = follow
         self._listener = ChangeListener(announcements, metadata.on_loop(self._on_announcement), wall_ms)
         self._lock = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = OwnedTasks()
 
     def start(self, store: Store) -> None:
         """Listen from now on; what was announced before is not followed."""
@@ -58,9 +59,7 @@ class AnnouncedChanges(Generic[Change]):
 
     def look(self) -> None:
         """Follow what has changed, soon, and watch for more."""
-        task = asyncio.get_running_loop().create_task(self._take_announced())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._take_announced())
 
     def _on_announcement(self, _event: WatchEvent) -> None:
         self.look()

@@ -15,6 +15,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
+from tidelog.tasks import OwnedTasks
+
 if TYPE_CHECKING:
     from tidelog.broker.runtime.background import BackgroundPool
     from tidelog.config import BrokerConfig
@@ -137,7 +139,7 @@ class WorkerProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._conversation: asyncio.Task[None] | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = OwnedTasks()
 
     def begin(self, job: CleanJob, on_event: Callable[[Event], None], on_lost: Callable[[str], None]) -> None:
         """Have the process do a job."""
@@ -159,7 +161,7 @@ class WorkerProcess:
     async def wait_closed(self) -> None:
         """Wait until nothing is left of what was ended."""
         while self._ending:
-            await asyncio.gather(*self._ending, return_exceptions=True)
+            await self._ending.wait()
 
     async def _converse(self, job: CleanJob, on_event: Callable[[Event], None], on_lost: Callable[[str], None]) -> None:
         """Give the job to the process and pass its events on, up to the last. Any error fails the job."""
@@ -225,9 +227,7 @@ class WorkerProcess:
         """Let go of the process, or kill it; `on_gone` is called when it has ended."""
         self._stay()
         process, self._process = self._process, None
-        task = asyncio.get_running_loop().create_task(_wait_for_end(process, kill, on_gone or _nothing))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._ending.spawn(_wait_for_end(process, kill, on_gone or _nothing))
 
 
 async def _wait_for_end(process: asyncio.subprocess.Process | None, kill: bool, on_gone: Callable[[], None]) -> None:

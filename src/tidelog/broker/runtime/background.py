@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 from tidelog.metrics import Distribution
 from tidelog.storage.errors import LogDirFailure, OutOfDescriptorsError
 from tidelog.storage.log import Log
+from tidelog.tasks import OwnedTasks
 from tidelog.timing import Clock
 
 logger = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ class Flusher:
         self._clock = clock
         self._on_failure = on_failure
         self._running: dict[Log, list[Callable[[], None]]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = OwnedTasks()
         self.times = Distribution()
         """How long syncs took, in microseconds."""
 
@@ -89,9 +90,7 @@ class Flusher:
             waiting.append(on_flushed or _nothing)
             return
         self._running[log] = []
-        task = asyncio.get_running_loop().create_task(self._flush(log, [on_flushed or _nothing]))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._flush(log, [on_flushed or _nothing]))
 
     async def _flush(self, log: Log, callbacks: list[Callable[[], None]]) -> None:
         try:
@@ -129,8 +128,7 @@ class Flusher:
                 job = None
 
     async def drain(self) -> None:
-        if self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.wait()
 
 
 def _nothing() -> None:

@@ -18,6 +18,8 @@ from time import monotonic
 from types import coroutine
 from typing import Any, Final, Protocol, TypeVar
 
+from tidelog.tasks import OwnedTasks
+
 SLICE_SECONDS: Final = 0.004
 """How long work may keep the loop to itself. A client waits for two slices at most: before it is read from, and before
 it is answered."""
@@ -49,7 +51,7 @@ class TimeSlices:
         self._ends_at: float | None = None
         """When the slice of this turn is used up; None as long as no work has asked for one in this turn."""
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = OwnedTasks()
 
     def start(
         self,
@@ -69,9 +71,7 @@ class TimeSlices:
         rest = _finish(_rest_of(work, waits_for), on_result, on_error)
         if self.meter is not None and (owner := self.meter.current()) is not None:
             rest = _measured(rest, self.meter, owner)
-        task = self._loop.create_task(rest)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(rest)
         return False
 
     async def pause(self) -> None:
@@ -125,8 +125,7 @@ class TimeSlices:
 
     async def drain(self) -> None:
         """Wait for all work under way; for shutdown."""
-        if self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.wait()
 
 
 async def _finish(

@@ -7,7 +7,6 @@ has expired opens no session, removed or not.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import uuid
@@ -27,6 +26,7 @@ from tidelog.metadata.tokens import (
 from tidelog.network.session import USER
 from tidelog.security.scram import HASHES, ITERATIONS_MIN, ScramCredential, make_credential, salted_password
 from tidelog.security.tokens import DelegationToken, token_hmac, token_password
+from tidelog.tasks import OwnedTasks
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class TokenManager:
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
         self._changes = AnnouncedChanges("delegation tokens", TOKEN_CHANGES, metadata, clock.wall_ms, self._follow)
         self.look = self._changes.look
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = OwnedTasks()
 
     # --- what the tree has ---
 
@@ -89,9 +89,7 @@ class TokenManager:
             self._credentials.pop((mechanism, token_id), None)
 
     def _expire_soon(self) -> None:
-        task = asyncio.get_running_loop().create_task(self._remove_expired())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._remove_expired())
 
     async def _remove_expired(self) -> None:
         now_ms = self._clock.wall_ms()

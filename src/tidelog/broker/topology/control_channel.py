@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from tidelog.broker.topology.channels import BrokerUnreachable
 from tidelog.controller.context import LiveBroker
 from tidelog.metadata.tree import Endpoint
+from tidelog.tasks import OwnedTasks
 from tidelog.wire.schema import Message
 
 logger = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ class ControlChannels:
         self._local = local
         self._timeout_ms = timeout_ms
         self._queues: dict[int, _BrokerQueue] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = OwnedTasks()
 
     def endpoint_of(self, broker_id: int) -> Endpoint | None:
         """Where a broker listens for the controller; None if the controller does not know the broker."""
@@ -71,9 +72,7 @@ class ControlChannels:
     def remove_broker(self, broker_id: int) -> None:
         queue = self._queues.pop(broker_id, None)
         if queue is not None:
-            task = queue.close()
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self._ending.adopt(queue.close())
             self._channels.disconnect(broker_id, PURPOSE)
 
     def send(self, broker_id: int, request: Message, on_response: OnResponse) -> None:
@@ -87,8 +86,7 @@ class ControlChannels:
 
     async def wait_closed(self) -> None:
         """Return when no task of a queue runs any more."""
-        if self._ending:
-            await asyncio.wait(list(self._ending))
+        await self._ending.wait()
 
     async def _send_locally(self, request: Message) -> Message:
         assert self._local is not None, "requests to this broker are carried out here"

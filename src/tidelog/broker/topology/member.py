@@ -39,6 +39,7 @@ from tidelog.metadata.tree import Endpoint, ProducerIdBlock, ReplicaAssignment, 
 from tidelog.replication.fetcher import Fetcher, FetcherSettings
 from tidelog.replication.replica_selection import RackAwareReplicaSelector, replica_selector
 from tidelog.replication.replica_set import IsrProposal, ReplicaRules
+from tidelog.tasks import OwnedTasks
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -102,7 +103,7 @@ class ClusterMember:
         self._in_sync_at_start = in_sync_at_start
         self._doubtful: Sequence[PartitionKey] = ()
         self._looks: list[Callable[[], None]] = []
-        self._notices: set[asyncio.Task[None]] = set()
+        self._notices = OwnedTasks()
         self._registrar = BrokerRegistrar(
             parts.metadata, _REGISTRATION_PATIENCE * config.zookeeper_session_timeout_ms / 1000
         )
@@ -270,8 +271,7 @@ class ClusterMember:
 
     async def close(self) -> None:
         """Stop replicating and sending requests; resign as controller."""
-        for task in list(self._notices):
-            task.cancel()
+        self._notices.cancel()
         self.producer_ids.close()
         await self.controller.stop()
         await self.replica_fetchers.close()
@@ -335,9 +335,7 @@ class ClusterMember:
         for key in keys:
             # Not now: it may be a coordinator's own write that has failed, and it is in the middle of it.
             loop.call_soon(self._parts.topics.resign, *key)
-        task = loop.create_task(self._notify_of_failed_directory())
-        self._notices.add(task)
-        task.add_done_callback(self._notices.discard)
+        self._notices.spawn(self._notify_of_failed_directory())
 
     async def _notify_of_failed_directory(self) -> None:
         """Write a notice to the tree. The controller reads it and asks this broker which replicas are online."""

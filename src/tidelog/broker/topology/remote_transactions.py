@@ -6,16 +6,16 @@ cannot be delivered is reported as NOT_LEADER_OR_FOLLOWER, and the coordinator s
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from tidelog.broker.topology.channels import BrokerChannels, BrokerUnreachable
 from tidelog.metadata import paths
 from tidelog.metadata.errors import NoNodeError, StoreError
 from tidelog.metadata.store import Store, StoreRunner
 from tidelog.metadata.tree import decode_topic
+from tidelog.tasks import OwnedTasks
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -61,7 +61,7 @@ class RemoteTransactions:
         self._wake = wake
         self._waiting: dict[int, list[_Marker]] = {}
         self._sending: set[int] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = OwnedTasks()
 
     # --- markers ---
 
@@ -70,7 +70,7 @@ class RemoteTransactions:
         self._waiting.setdefault(broker_id, []).append(_Marker(order, partition, report))
         if broker_id not in self._sending:
             self._sending.add(broker_id)
-            self._spawn(self._send_markers(broker_id))
+            self._tasks.spawn(self._send_markers(broker_id))
 
     async def _send_markers(self, broker_id: int) -> None:
         try:
@@ -101,7 +101,7 @@ class RemoteTransactions:
         The image of a broker that has just started has only the topics that the controller has sent until then. The
         tree has every topic.
         """
-        self._spawn(self._look_up(partition, report))
+        self._tasks.spawn(self._look_up(partition, report))
 
     async def _look_up(self, partition: PartitionKey, report: Report) -> None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -124,7 +124,7 @@ class RemoteTransactions:
         respond: Callable[[dict[PartitionKey, ErrorCode]], None],
     ) -> None:
         """Ask a coordinator whether partitions are part of a transaction (KIP-890); `respond` gets a code for each."""
-        self._spawn(self._verify(broker_id, transactional_id, producer, partitions, respond))
+        self._tasks.spawn(self._verify(broker_id, transactional_id, producer, partitions, respond))
 
     async def _verify(
         self,
@@ -161,18 +161,10 @@ class RemoteTransactions:
 
     # --- tasks ---
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def close(self) -> None:
         """Send nothing more; report nothing."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        self._tasks.cancel()
+        await self._tasks.wait()
 
 
 def _is_deleted(store: Store, partition: PartitionKey) -> bool:

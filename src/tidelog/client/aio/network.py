@@ -31,6 +31,7 @@ from tidelog.client.aio.settings import CommonSettings
 from tidelog.client.errors import BrokerUnavailable, ClientClosed, ClientError
 from tidelog.client.metrics import AnyMetrics, BrokerMetrics
 from tidelog.client.types import BrokerNode
+from tidelog.tasks import OwnedTasks
 from tidelog.wire.schema import Message
 
 _LOG: Final = logging.getLogger("tidelog.client")
@@ -64,7 +65,7 @@ class NetworkClient:
         self._counters: dict[int, BrokerCounters] = {}
         self._made_at = self._loop.time()
         self.reachability = Reachability(settings.bootstrap_timeout_ms, self.now_ms())
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = OwnedTasks(self._task_ended)
         self._on_task_end: Callable[[], None] = _nothing
         self._refresher = MetadataRefresher(self, topics_wanted, may_create_topics)
         self._coordinators = CoordinatorLookup(self)
@@ -87,12 +88,10 @@ class NetworkClient:
             self._idle_timer.cancel()
         gone = ClientClosed("the client was closed")
         connections = [link.close(gone) for link in self._links.values()]
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
+        self._tasks.cancel()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_ms / 1000):
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await self._tasks.wait()
                 for connection in connections:
                     if connection is not None:
                         await connection.wait_closed()
@@ -101,13 +100,9 @@ class NetworkClient:
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Run `work` beside the caller, until it ends or the client is closed. It must handle its own errors."""
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_ended)
-        return task
+        return self._tasks.spawn(work)
 
-    def _task_ended(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
+    def _task_ended(self) -> None:
         self._on_task_end()
 
     def on_task_end(self, listener: Callable[[], None]) -> None:
@@ -259,7 +254,7 @@ class NetworkClient:
             await asyncio.sleep(self.settings.statistics_interval_ms / 1000)
             try:
                 callback(make())
-            except Exception:
+            except Exception:  # noqa: BLE001 - code of the application; logged
                 _LOG.exception("statistics.callback=%r failed", callback)
 
     # Idle connections.

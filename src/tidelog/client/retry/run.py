@@ -251,7 +251,7 @@ class Run(RebalanceListener):
         attempt_now.set(work.received.attempt)
         try:
             await self._call(work)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - code of the application; the record is tried again
             self._failed(work, error)
         else:
             self.counts.handled += 1

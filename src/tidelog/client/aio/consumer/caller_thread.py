@@ -64,7 +64,7 @@ class CallerThread:
             error: Exception | None = None
             try:
                 function(*arguments)
-            except Exception as raised:
+            except Exception as raised:  # noqa: BLE001 - raised where the callback is awaited
                 error = raised
             loop.call_soon_threadsafe(_settle, reply, error)
 

@@ -430,7 +430,7 @@ class ConsumerEngine:
         try:
             if self.coordinator is not None:
                 await self._leave(self.coordinator, until_ms)
-        except Exception as failure:
+        except Exception as failure:  # noqa: BLE001 - raised again once everything is closed
             error = failure
         self._fetcher.close()
         self._interceptors.close()

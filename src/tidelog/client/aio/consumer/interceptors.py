@@ -30,7 +30,7 @@ class Interceptors:
                 if not isinstance(changed, ConsumerRecords):
                     raise TypeError(f"on_consume returned {changed!r}, not ConsumerRecords")
                 records = changed
-            except Exception:
+            except Exception:  # noqa: BLE001 - code of the application; logged
                 _LOG.exception("interceptor %r failed in on_consume", interceptor)
         return records
 
@@ -39,7 +39,7 @@ class Interceptors:
         for interceptor in self._each:
             try:
                 interceptor.on_commit(offsets)
-            except Exception:
+            except Exception:  # noqa: BLE001 - code of the application; logged
                 _LOG.exception("interceptor %r failed in on_commit", interceptor)
 
     def close(self) -> None:
@@ -47,5 +47,5 @@ class Interceptors:
         for interceptor in self._each:
             try:
                 interceptor.close()
-            except Exception:
+            except Exception:  # noqa: BLE001 - code of the application; logged
                 _LOG.exception("interceptor %r failed in close", interceptor)

@@ -30,7 +30,7 @@ async def call_listener(
     """Call a method of a listener; what it raises must not stop the rebalance half-way, and is returned."""
     try:
         await invoke(method, partitions)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - code of the application; the caller raises it
         return error
     return None
 

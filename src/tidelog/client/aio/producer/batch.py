@@ -299,7 +299,7 @@ class ProducerBatch:
         error = self.error_of(index)
         try:
             callback(None if error is not None else self.metadata_of(index), error)
-        except Exception:
+        except Exception:  # noqa: BLE001 - code of the application; logged
             _log.exception("a delivery callback of %s-%d failed", self.topic, self.partition)
 
 

@@ -57,7 +57,7 @@ class Hooks:
                 if not isinstance(changed, ProducerRecord):
                     raise TypeError(f"on_send returned {changed!r}, not a ProducerRecord")
                 record = changed
-            except Exception:
+            except Exception:  # noqa: BLE001 - code of the application; logged
                 _log.exception("interceptor %r failed in on_send", interceptor)
         if self._interceptors:
             on_delivery = self._acknowledging(on_delivery)
@@ -83,7 +83,7 @@ class Hooks:
         for interceptor in self._interceptors:
             try:
                 interceptor.on_acknowledgement(metadata, error)
-            except Exception:
+            except Exception:  # noqa: BLE001 - code of the application; logged
                 _log.exception("interceptor %r failed in on_acknowledgement", interceptor)
 
     def _acknowledging(self, on_delivery: DeliveryCallback | None) -> DeliveryCallback:

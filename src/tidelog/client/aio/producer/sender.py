@@ -117,7 +117,7 @@ class Sender:
         self._is_scheduled = False
         try:
             next_ms = self._send_due(self._client.now_ms())
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - every delivery gets it
             # A bug, or out of memory. Batches may be neither queued nor sent: their deliveries must fail, and later
             # records must not overtake them.
             _log.exception("the sender failed; close this producer")
