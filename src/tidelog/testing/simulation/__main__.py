@@ -22,6 +22,7 @@ from itertools import count, islice
 from typing import Final
 
 from tidelog.testing.simulation.accounts import EXPECTED_ACCOUNTS
+from tidelog.testing.simulation.coverage import EXPECTED_STATES
 from tidelog.testing.simulation.delay_switching import EXPECTED_SWITCHES
 from tidelog.testing.simulation.delayed_load import EXPECTED_DELAYED_WORK
 from tidelog.testing.simulation.faults import FAILOVERS, FAULTS, STEPS, draw_schedule
@@ -154,6 +155,11 @@ def _print_summary(reports: list[Report], options: argparse.Namespace) -> None:
     for report in reports:
         faults.update(report.faults)
         counts.update(report.counts)
+    states = Counter[str](dict.fromkeys(EXPECTED_STATES, 0))
+    seeds_of = Counter[str]()
+    for report in reports:
+        states.update(report.states)
+        seeds_of.update(report.states.keys())
     totals = {
         "seeds": len(reports),
         "failed": sum(report.failed for report in reports),
@@ -163,12 +169,26 @@ def _print_summary(reports: list[Report], options: argparse.Namespace) -> None:
     }
     if options.format == "json":
         failing = {report.seed: report.anomalies for report in reports if report.failed}
-        print(json.dumps({**totals, "faults": faults, "counts": counts, "failing seeds": failing}))
+        print(json.dumps({**totals, "faults": faults, "counts": counts, "states": states, "failing seeds": failing}))
         return
     for title, rows in (("", totals), ("faults that happened", faults), ("what was done", counts)):
         print(f"\n{title}" if title else "")
         for name, number in sorted(rows.items()) if title else rows.items():
-            print(f"  {name:<40} {number:>12,}")
+            print(f"  {name:<44} {number:>12,}")
+    _print_states(states, seeds_of)
+
+
+def _print_states(states: Counter[str], seeds_of: Counter[str]) -> None:
+    """How often, and in how many seeds, each state of the protocol was reached; those that never were at the end."""
+    print(f"\n{'states of the protocol':<78} {'times':>9} {'seeds':>6}")
+    for name, number in sorted(states.items()):
+        if number:
+            print(f"  {name:<76} {number:>9,} {seeds_of[name]:>6,}")
+    never = sorted(name for name, number in states.items() if not number)
+    if never:
+        print("\nnever reached")
+        for name in never:
+            print(f"  {name}")
 
 
 def _print_failure(report: Report, brokers: int) -> None:

@@ -143,6 +143,13 @@ def double_owners(broker: BrokerProcess) -> Iterator[str]:
                         yield f"partition {partition} of group {group.group_id}"
 
 
+def consumer_states(broker: BrokerProcess) -> Iterator[str]:
+    """The states of the consumer groups that a broker coordinates."""
+    for group in _groups(broker):
+        if group.consumer is not None:
+            yield group.consumer.state_name
+
+
 def has_rebalancing_group(broker: BrokerProcess) -> bool:
     return any(
         group.state in _JOINING or (group.consumer is not None and group.consumer.state_name != "Stable")

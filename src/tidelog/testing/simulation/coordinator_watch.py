@@ -2,27 +2,48 @@
 
 committed replies     a request is answered once its records, and those that it may depend on, are committed
 current generations   offsets are taken from members of the present generation, or epoch, of a group alone
+offsets go on         a member that takes over a partition commits no less than the one before it had (no client seeks)
+markers after         markers are sent once the outcome of their transaction is committed in the coordinator's log
+honest commits        a consumer takes a commit as done only if a coordinator has accepted it
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, Final
 
+from tidelog.client.aio.consumer.commits import OffsetCommits
 from tidelog.coordination.active import ActiveShard, Pending
+from tidelog.coordination.decision import Decision
 from tidelog.coordination.runtime import CoordinatorRuntime
 from tidelog.groups.offset_requests import NO_GENERATION, Committer
 from tidelog.groups.shard import GroupShard
+from tidelog.metadata.image import TRANSACTIONS_TOPIC
+from tidelog.records.batch import iterate_records
+from tidelog.testing.simulation.log_batches import read_batches
+from tidelog.testing.simulation.processes import BrokerProcess
 from tidelog.testing.simulation.replacing import replaced
+from tidelog.transactions.schemas import read_transaction_key, read_transaction_value
+from tidelog.transactions.shard import TransactionShard
+from tidelog.transactions.transaction import Transaction
 from tidelog.wire.errors import ErrorCode
+
+Violated = Callable[[str], None]
+
+_NONE: Final = ErrorCode.NONE
 
 
 @contextmanager
-def watching_coordinators(violated: Callable[[str], None]) -> Iterator[None]:
-    """Look at every release of replies and at every commit of offsets."""
+def watching_coordinators(brokers: Mapping[str, BrokerProcess], violated: Violated) -> Iterator[None]:
+    """Look at every reply, every commit of offsets and every order to write markers."""
     with ExitStack() as undo:
-        for owner, name, watched in (*_watched_replies(violated), *_watched_commits(violated)):
+        for owner, name, watched in (
+            *_watched_replies(violated),
+            *_watched_early_replies(violated),
+            *_watched_commits(violated),
+            *_watched_markers(brokers, violated),
+        ):
             undo.enter_context(replaced(owner, name, watched))
         yield
 
@@ -58,18 +79,78 @@ def _watched_replies(violated: Callable[[str], None]) -> Iterator[tuple[Any, str
     yield CoordinatorRuntime, "_release", watched_release
 
 
-def _watched_commits(violated: Callable[[str], None]) -> Iterator[tuple[Any, str, Any]]:
-    commit: Any = GroupShard.commit_offsets
+def _watched_early_replies(violated: Violated) -> Iterator[tuple[Any, str, Any]]:
+    carry_out: Any = CoordinatorRuntime._carry_out
 
-    def watched_commit(shard: GroupShard, group_id: str, committer: Committer, *arguments: Any, **named: Any) -> Any:
-        decision = commit(shard, group_id, committer, *arguments, **named)
+    def watched(
+        runtime: CoordinatorRuntime[Any], active: ActiveShard[Any], decision: Decision[Any], respond: Any, now_ms: int
+    ) -> None:
+        if decision.records or respond is None or not active.pending:
+            carry_out(runtime, active, decision, respond, now_ms)
+            return
+        answered: list[bool] = []
+
+        def noted(reply: Any) -> None:
+            answered.append(True)
+            respond(reply)
+
+        carry_out(runtime, active, decision, noted, now_ms)
+        if answered and active.pending and not active.is_closed:
+            violated(f"hasty reply: partition {active.partition} of a coordinator answers what waits for a commit")
+
+    yield CoordinatorRuntime, "_carry_out", watched
+
+
+# --- offsets ---
+
+
+def _watched_commits(violated: Violated) -> Iterator[tuple[Any, str, Any]]:
+    commit: Any = GroupShard.commit_offsets
+    last: dict[tuple[str, str, int], tuple[int, Committer]] = {}
+    """The offset of a partition that was accepted last, and from whom."""
+    accepted: set[tuple[str, str, int, int]] = set()
+
+    def watched_commit(
+        shard: GroupShard, group_id: str, committer: Committer, topics: Sequence[Any], *arguments: Any, **named: Any
+    ) -> Any:
+        decision = commit(shard, group_id, committer, topics, *arguments, **named)
         if decision.records:
             fault = _fault_of(shard, group_id, committer)
             if fault is not None:
                 violated(f"old commit: {group_id} takes offsets of {fault}")
+        for topic, codes in zip(topics, decision.reply, strict=True):
+            for place, (index, code) in zip(topic[1], codes[1], strict=True):
+                if code is _NONE:
+                    accepted.add((group_id, topic[0], index, place[1]))
+                    _check_progress((group_id, topic[0], index), place[1], committer)
         return decision
 
+    def _check_progress(key: tuple[str, str, int], offset: int, committer: Committer) -> None:
+        before = last.get(key)
+        is_own = before is not None and before[1][:2] == committer[:2]
+        if before is not None and offset < before[0] and not is_own:
+            violated(
+                f"offsets go on: {committer.member_id} in generation {committer.generation} commits {offset} of "
+                f"{key[1]}-{key[2]} for {key[0]}, {before[1].member_id} in generation {before[1].generation} had "
+                f"{before[0]}"
+            )
+        # One that is repeated by the same member may come after a later one of its own.
+        last[key] = (offset if before is None else max(offset, before[0]) if is_own else offset, committer)
+
+    commit_once: Any = OffsetCommits.commit_once
+
+    async def watched_claim(commits: OffsetCommits, offsets: Any) -> None:
+        await commit_once(commits, offsets)
+        group_id = commits._link.group_id
+        for place, value in offsets.items():
+            if (group_id, place.topic, place.partition, value.offset) not in accepted:
+                violated(
+                    f"honest commits: a member of {group_id} takes {value.offset} of {place.topic}-{place.partition} "
+                    f"as committed, no coordinator has accepted it"
+                )
+
     yield GroupShard, "commit_offsets", watched_commit
+    yield OffsetCommits, "commit_once", watched_claim
 
 
 def _fault_of(shard: GroupShard, group_id: str, committer: Committer) -> str | None:
@@ -87,3 +168,55 @@ def _fault_of(shard: GroupShard, group_id: str, committer: Committer) -> str | N
     if committer.generation != present:
         return f"generation {committer.generation}, in generation {present}"
     return None
+
+
+# --- markers ---
+
+
+def _watched_markers(brokers: Mapping[str, BrokerProcess], violated: Violated) -> Iterator[tuple[Any, str, Any]]:
+    carry_out: Any = TransactionShard._carry_out
+    on_loaded: Any = TransactionShard.on_loaded
+    loading: list[TransactionShard] = []
+
+    def watched_load(shard: TransactionShard, now_ms: int) -> Any:
+        # What is at the end of a log that is loaded may not be committed yet: it can only be decided the same way.
+        loading.append(shard)
+        try:
+            return on_loaded(shard, now_ms)
+        finally:
+            loading.remove(shard)
+
+    def watched(shard: TransactionShard, transaction: Transaction) -> None:
+        broker = next((each for each in brokers.values() if each.world.running == each.name), None)
+        if broker is not None and shard not in loading:
+            decided = _last_committed(broker, shard.partition, transaction.transactional_id)
+            if decided is not None and (decided.state, decided.producer_epoch) != (
+                transaction.state,
+                transaction.producer_epoch,
+            ):
+                violated(
+                    f"markers after: {broker.name} orders markers of {transaction.transactional_id} in "
+                    f"{transaction.state.value}, its log has committed {decided.state.value}"
+                )
+        carry_out(shard, transaction)
+
+    yield TransactionShard, "on_loaded", watched_load
+    yield TransactionShard, "_carry_out", watched
+
+
+def _last_committed(broker: BrokerProcess, index: int, transactional_id: str) -> Transaction | None:
+    """What the committed part of a coordinator's log says last of a transactional id."""
+    partition = broker.find_partition(TRANSACTIONS_TOPIC, index)
+    if partition is None or not partition.is_leader:
+        return None
+    last = None
+    log = partition.log
+    for batch in read_batches(log, log.log_start_offset, log.high_watermark):
+        for record in iterate_records(batch):
+            if (
+                record.key is not None
+                and record.value is not None
+                and read_transaction_key(record.key) == (transactional_id)
+            ):
+                last = read_transaction_value(transactional_id, record.value)
+    return last

@@ -22,9 +22,9 @@ from tidelog.testing.simulation.processes import BrokerProcess
 from tidelog.testing.simulation.simulation import Simulation
 
 _KINDS_PER_SEED: Final = (3, 8)
-_STEP_SHARE: Final = 0.4
+_STEP_SHARE: Final = 0.35
 _FAILOVERS_PER_SEED: Final = 2
-_FAILOVER_SHARE: Final = 0.25
+_FAILOVER_SHARE: Final = 0.35
 
 
 class Fault(NamedTuple):
@@ -88,6 +88,7 @@ FAULTS: Final[dict[str, Strike]] = {
     "rolling restart": process_faults.restart_all_in_turn,
     "pause a broker": process_faults.pause,
     "pause a client": process_faults.pause_client,
+    "kill a client": process_faults.replace_client,
     "damaged indexes": process_faults.damage_indexes,
     "power failure": process_faults.lose_power,
     "cut off the metadata tree": process_faults.cut_off_tree,
@@ -117,6 +118,10 @@ FAILOVERS: Final[dict[str, Strike]] = {
     "cut off from all but clients": failovers.cut_off_from_all_but_clients,
     "power failure everywhere": failovers.lose_all_power,
     "no leader hears of a follower": failovers.lose_answer_when_a_follower_is_back,
+    "late answer about the ISR": failovers.delay_answer_about_the_isr,
+    "preferred leader out of sync": failovers.prefer_a_lagging_leader,
+    "controller lost with a move half-done": failovers.lose_controller_in_a_move,
+    "controller lost with a deletion half-done": failovers.lose_controller_in_a_deletion,
 }
 """Several that belong together. They begin at a time, too."""
 
@@ -149,6 +154,7 @@ STEPS: Final[dict[str, Aimed]] = {
     "leader gone as a follower joins the ISR": Aimed(Step.ISR_GREW, _AWAY),
     "leader gone as the ISR shrinks": Aimed(Step.ISR_SHRANK, _AWAY),
     "leader unaware of its grown ISR": Aimed(Step.ISR_GROWN, (failovers.lose_answer_about_grown_isr,)),
+    "client killed in a rebalance": Aimed(Step.GROUP_REBALANCES, (process_faults.replace_client,)),
     "client paused in a rebalance": Aimed(Step.GROUP_REBALANCES, (process_faults.pause_client,)),
     "client paused as a transaction is prepared": Aimed(Step.TRANSACTION_PREPARED, (process_faults.pause_client,)),
     "follower gone as it truncates": Aimed(Step.TRUNCATED, _GONE),

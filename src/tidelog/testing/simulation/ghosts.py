@@ -2,6 +2,9 @@
 
 The requests between all hosts and the brokers are recorded. Now and then those that are out of date by `staleness` are
 sent again, by a host of their own, to the broker that they were for. It has to refuse each of them.
+
+Batches of idempotent producers are sent again, too, while they are among the last five of their producer in the log:
+the broker has to answer with the offset that they have.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from tidelog.testing.simulation.network import End
 from tidelog.testing.simulation.processes import BROKER_PORT, BrokerProcess, Process
 from tidelog.testing.simulation.simulation import Simulation
-from tidelog.testing.simulation.staleness import RULES, is_accepted
+from tidelog.testing.simulation.staleness import RULES, forgotten_batch, is_accepted, offset_of_repeated
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.frames import parse_request_header, response_body_offset
 
@@ -23,6 +26,7 @@ _KEPT: Final = 60
 _LENGTH_BYTES: Final = 4
 _INTERVAL_SECONDS: Final = 0.1
 _AT_ONCE: Final = 3
+_REPEATED_SHARE: Final = 0.4
 _PATIENCE_SECONDS: Final = 2.0
 
 
@@ -91,7 +95,18 @@ class Ghosts:
             self._recorded[api_key].remove(each)
             assert self._process is not None, "ghosts were started"
             self._tasks.append(self._process.run(self._send(api_key, each)))
+        self._repeat_a_batch()
         self._cluster.world.after(_INTERVAL_SECONDS, self._haunt)
+
+    def _repeat_a_batch(self) -> None:
+        recorded = self._recorded[ApiKey.PRODUCE]
+        if not recorded or self._random.random() >= _REPEATED_SHARE:
+            return
+        each = self._random.choice(recorded)
+        broker = self._brokers[each.host]
+        if broker.is_serving and not broker.is_paused and offset_of_repeated(broker, each.request) is not None:
+            assert self._process is not None, "ghosts were started"
+            self._tasks.append(self._process.run(self._send_again(broker, each)))
 
     def _is_stale(self, api_key: int, recorded: _Recorded) -> bool:
         broker: BrokerProcess = self._brokers[recorded.host]
@@ -99,6 +114,28 @@ class Ghosts:
 
     async def _send(self, api_key: int, recorded: _Recorded) -> None:
         name = ApiKey(api_key).name
+        response = await self._ask(api_key, recorded)
+        if response is None:
+            return
+        self.sent[f"requests refused that came too late: {name}"] += 1
+        if is_accepted(response) and self._is_stale(api_key, recorded):
+            self._cluster.invariants.violated(
+                f"stale request: {recorded.host} answers {str(response)[:300]} to a late {name}"
+            )
+
+    async def _send_again(self, broker: BrokerProcess, recorded: _Recorded) -> None:
+        before = offset_of_repeated(broker, recorded.request)
+        response = await self._ask(ApiKey.PRODUCE, recorded)
+        # The producer may have gone on, and the broker have been replaced, in the meantime.
+        if response is None or before is None or offset_of_repeated(broker, recorded.request) != before:
+            return
+        self.sent["batches that came again"] += 1
+        fault = forgotten_batch(response, before)
+        if fault is not None:
+            self._cluster.invariants.violated(f"forgotten batch: {recorded.host} {fault}")
+
+    async def _ask(self, api_key: int, recorded: _Recorded) -> Any:
+        """The response; None if there is none in time."""
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 loop = asyncio.get_running_loop()
@@ -107,14 +144,9 @@ class Ghosts:
                 answer = await wire.answer
                 transport.close()
         except (OSError, TimeoutError):
-            return
+            return None
         offset = response_body_offset(api_key, recorded.version, answer)
-        response = RULES[api_key][1].decode(answer, recorded.version, offset)
-        self.sent[f"requests refused that came too late: {name}"] += 1
-        if is_accepted(response) and self._is_stale(api_key, recorded):
-            self._cluster.invariants.violated(
-                f"stale request: {recorded.host} answers {str(response)[:300]} to a late {name}"
-            )
+        return RULES[api_key][1].decode(answer, recorded.version, offset)
 
 
 class _Wire(asyncio.Protocol):

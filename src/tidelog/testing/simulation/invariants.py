@@ -15,7 +15,8 @@ At every read and write that they concern:
     fenced fetches            a fetch that names a leader epoch is served by a partition in that very epoch
     never early               a leader delivers delayed records at a time that its clock has reached
 
-What is written to the metadata tree is looked at by `tree_rules`, what coordinators answer by `coordinator_watch`.
+What is written to the metadata tree is looked at by `tree_rules`, what replicas know of each other by `replica_rules`,
+what coordinators answer by `coordinator_watch`, what clients believe by `client_watch`.
 
 And now and then, and at the end, whether all replicas hold the same bytes below their high watermarks, what the logs
 say about epochs and sequences (`log_audit`), whether the state of every coordinator is what its log replays to
@@ -29,7 +30,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from enum import Enum
 from itertools import pairwise
 from typing import Any, Final
@@ -47,12 +48,15 @@ from tidelog.storage.cleaner.manager import Cleaning, LogCleaner
 from tidelog.storage.cleaner.planning import Candidate
 from tidelog.storage.log import Log
 from tidelog.testing.simulation import coordinator_state, delayed_state
+from tidelog.testing.simulation.client_watch import watching_clients
 from tidelog.testing.simulation.coordinator_watch import watching_coordinators
+from tidelog.testing.simulation.coverage import consumer_state, counting_states
 from tidelog.testing.simulation.delayed_state import DELAYED_TOPIC, CommittedLog, Delivery
 from tidelog.testing.simulation.log_audit import LogAudit
 from tidelog.testing.simulation.log_batches import read_batches
 from tidelog.testing.simulation.processes import BrokerProcess
 from tidelog.testing.simulation.replacing import replaced
+from tidelog.testing.simulation.replica_rules import ReplicaRules
 from tidelog.testing.simulation.tree_rules import MOVE, TreeRules, is_state
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -90,6 +94,8 @@ class Invariants:
     def __init__(self, brokers: list[BrokerProcess]) -> None:
         self.violations: list[str] = []
         self.steps: Counter[Step] = Counter()
+        self.states: Counter[str] = Counter()
+        """The states of the protocol that were reached."""
         self.refusals: Counter[str] = Counter()
         """The errors that brokers have met or answered, by name: what the protocol has for each case."""
         self.just_seen: list[Step] = []
@@ -97,6 +103,7 @@ class Invariants:
         self.tree = TreeRules(brokers, self.violated)
         self._logs = LogAudit(self.violated)
         self._by_name = {broker.name: broker for broker in brokers}
+        self._replicas = ReplicaRules(self._by_name, self.tree, self.violated)
         self._leaders: dict[tuple[Key, int], int] = {}
         self._newest_epoch: dict[Key, int] = {}
         self._committed: dict[Key, int] = {}
@@ -136,6 +143,9 @@ class Invariants:
             if before != seen:
                 last_seen[partition] = seen
                 self._check_partition(broker, partition)
+                # Before an epoch begins a replica may have written what its new leader does not have.
+                has_fetched = seen[0] > before[0] and seen[3] == before[3]
+                self._replicas.check(broker, partition, has_fetched=has_fetched)
                 self._find_steps(broker, partition, before, seen)
         self._check_controller(broker)
 
@@ -157,6 +167,7 @@ class Invariants:
             return
         if high_watermark > high_watermark_before and did_lead and epoch == epoch_before:
             self._saw(Step.COMMITTED)
+            self._replicas.check_commit(broker, partition)
             self._check_min_isr(broker, partition, max(len(isr), len(isr_before)))
         if epoch != epoch_before:
             self._saw(Step.LEADER_ELECTED)
@@ -179,6 +190,7 @@ class Invariants:
             )
 
     def _check_groups(self, broker: BrokerProcess) -> None:
+        self.states.update(map(consumer_state, coordinator_state.consumer_states(broker)))
         if coordinator_state.has_rebalancing_group(broker):
             self._saw(Step.GROUP_REBALANCES)
             for what in coordinator_state.double_owners(broker):
@@ -315,8 +327,13 @@ class Invariants:
             replaced(replica_fetch, "_read", watched),
             replaced(ControllerTree, "_write", watched_write),
             replaced(DelayedPartition, "deliver", watched_delivery),
-            watching_coordinators(self.violated),
+            watching_coordinators(self._by_name, self.violated),
+            watching_clients(self.violated),
+            counting_states(self.states),
+            ExitStack() as rules,
         ):
+            for watched_rule in self._replicas.watched():
+                rules.enter_context(watched_rule)
             yield
 
     def _before_compaction(self, log: Log) -> None:

@@ -27,6 +27,8 @@ _EPOCH_MS: Final = 1_700_000_000_000
 
 
 _INDEXES: Final = (".index", ".timeindex")
+_LARGEST_ENTRY: Final = 24
+"""A multiple of the sizes of all entries."""
 _WRITTEN_IN_PLACE: Final = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
@@ -78,6 +80,14 @@ class Disk:
         stat = os.fstat(fd)
         self._synced[stat.st_ino] = stat.st_size
 
+    def unsynced_bytes(self, path: str) -> int:
+        """How much of a file a power failure may take."""
+        try:
+            stat = os.stat(path)
+        except FileNotFoundError:
+            return 0
+        return max(stat.st_size - self._synced.get(stat.st_ino, 0), 0)
+
     def _take_time(self) -> None:
         if self.slow_seconds and self.stall is not None:
             self.stall(self._world.between(0, self.slow_seconds))
@@ -94,14 +104,18 @@ class Disk:
                 self._lose(path, synced, unsynced)
 
     def damage_indexes(self, chance: random.Random) -> None:
-        """Remove some indexes, and cut others off within an entry."""
+        """Remove some indexes, cut others off within an entry, or leave their ends untrimmed or out of range."""
         for path in sorted(_files_below(self.directory)):
             size = os.stat(path).st_size
-            if path.endswith(_INDEXES) and chance.random() < 0.3:
-                if size < 2 or chance.random() < 0.5:
+            if path.endswith(_INDEXES) and chance.random() < 0.4:
+                fate = chance.choice(("gone", "cut", "untrimmed", "out of range"))
+                if size < 2 or fate == "gone":
                     os.unlink(path)
-                else:
+                elif fate == "cut":
                     os.truncate(path, chance.randrange(size // 2) * 2 + 1)
+                else:
+                    with open(path, "ab") as file:
+                        file.write((b"\0" if fate == "untrimmed" else b"\x7f") * _LARGEST_ENTRY)
 
     def _lose(self, path: str, synced: int, unsynced: int) -> None:
         """What becomes of a file's last bytes: kept, gone, cut, or some of them never written or something else."""

@@ -147,6 +147,10 @@ class End:
 
     # --- what the network does ---
 
+    def hold(self, seconds: float) -> None:
+        """Let what is sent from here arrive no sooner than in so many seconds."""
+        self._last_arrival = max(self._last_arrival, self._network.world.now + seconds)
+
     def arrive_reset(self) -> None:
         if not self.is_reset:
             self.is_reset = True
@@ -428,6 +432,12 @@ class Network:
             self._slow[source, target] = seconds
         else:
             self._slow.pop((source, target), None)
+
+    def hold_replies(self, source: str, target: str, seconds: float) -> None:
+        """Let what `source` answers on the connections that `target` has opened come so much later, other bytes not."""
+        for end in self._ends.values():
+            if end.host == source and end.peer.host == target and end.number > end.peer.number:
+                end.hold(seconds)
 
     def delay(self, source: str, target: str) -> float:
         """How long the next bytes take."""

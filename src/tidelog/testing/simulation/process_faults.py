@@ -94,6 +94,15 @@ def pause_client(cluster: Simulation, _broker: BrokerProcess, chance: random.Ran
     return True
 
 
+def replace_client(cluster: Simulation, _broker: BrokerProcess, chance: random.Random, seconds: float) -> bool:
+    """A client is killed without a word, and another one takes its place later."""
+    running = [each for each in cluster.clients if each.is_alive and not each.is_paused]
+    if not running:
+        return False
+    cluster.replace_client(chance.choice(running), seconds)
+    return True
+
+
 def lose_power(cluster: Simulation, broker: BrokerProcess, _chance: random.Random, seconds: float) -> bool:
     """One host at a time, and only while every partition is elsewhere, too: more would lose records anywhere."""
     if not cluster.can_lose(broker):

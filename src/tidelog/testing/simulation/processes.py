@@ -136,6 +136,8 @@ class BrokerProcess(Process):
         self.server: Server | None = None
         self.store: MemoryStore | None = None
         self.is_serving = False
+        self.has_lost_power = False
+        """Whether it ever did."""
         self._is_cut_off = False
         self.answers_lost = 0.0
         """The share of calls to the metadata tree that are carried out and not answered in time."""
@@ -246,6 +248,10 @@ class BrokerProcess(Process):
         if self.restarts_after_stop:
             self.restarts_after_stop = False
             self._restart_soon()
+
+    def lose_power(self) -> None:
+        self.has_lost_power = True
+        super().lose_power()
 
     def _leave(self, loop: SimulatedLoop) -> None:
         if self.loop is loop:

@@ -68,6 +68,8 @@ class Report:
     """Those that happened."""
     counts: Counter[str] = field(default_factory=Counter)
     """What clients and brokers did."""
+    states: Counter[str] = field(default_factory=Counter)
+    """The states of the protocol that were reached: see `coverage`."""
     schedule: Sequence[Fault] = ()
     has_delayed: bool = False
     """Whether there were delayed records in any case."""
@@ -143,6 +145,7 @@ def _simulate(report: Report, swarm: Swarm, brokers: int) -> None:
             report.anomalies += cluster.invariants.violations
             report.counts.update({step.value: number for step, number in cluster.invariants.steps.items()})
             report.counts.update({f"brokers refuse: {name}": n for name, n in cluster.invariants.refusals.items()})
+            report.states.update(cluster.invariants.states)
             report.story = cluster.world.story(_STORY_LINES)
             report.virtual_seconds = cluster.world.now
             report.events = cluster.world.events_run
@@ -160,6 +163,8 @@ def _live(cluster: Simulation, report: Report, swarm: Swarm) -> None:
         *((TRIMMED_TOPIC,) if "trimmed topic" in swarm.clients else ()),
     )
     cluster.run(cluster.client().run(_create_topics(cluster.bootstrap_servers, swarm, (*topics, *aside))))
+    cluster.burst = lambda topic, partition: workload.burst(topic, partition, cluster.client())
+    cluster.replace_client = workload.replace
     workload.start(cluster.client)
     accounts = Accounts(workload, cluster.seed)
     if swarm.is_cleaned:

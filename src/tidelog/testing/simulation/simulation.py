@@ -96,6 +96,10 @@ class Simulation:
         """How late a watch may come."""
         self.is_at_peace = False
         """Whether all faults are over."""
+        self.burst: Callable[[str, int], None] = lambda _topic, _partition: None
+        """Writes some records with acks=1 to a partition at once; the clients set it."""
+        self.replace_client: Callable[[Process, float], None] = lambda _client, _seconds: None
+        """Kills a client, and starts another one in its place some seconds later; the clients set it."""
         self._armed: list[tuple[Step, OnStep]] = []
         self._powerless: BrokerProcess | None = None
         self._last_delivery: dict[MemoryStore, float] = {}

@@ -8,6 +8,7 @@ example, a repeated EndTxn of the present producer from a new one.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
@@ -15,12 +16,14 @@ from tidelog.broker.topology.member import ClusterMember
 from tidelog.coordination import CoordinatorRuntime
 from tidelog.groups.shard import GroupShard
 from tidelog.metadata import paths
-from tidelog.records.header import HEADER_BYTES, MAGIC, MAGIC_POSITION, read_header
+from tidelog.records.header import HEADER_BYTES, MAGIC, MAGIC_POSITION, BatchHeader, read_header
 from tidelog.storage.producers.state import ProducerEntry
+from tidelog.testing.simulation.log_batches import read_batches
 from tidelog.testing.simulation.processes import BrokerProcess
 from tidelog.testing.simulation.simulation import Simulation
 from tidelog.transactions.shard import TransactionShard
 from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from tidelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -40,6 +43,14 @@ from tidelog.wire.schema import Message, Struct
 ShardT = TypeVar("ShardT", GroupShard, TransactionShard)
 
 _CODES: Final = ("error_code", "partition_error_code")
+_ALL: Final = -1
+_BATCHES_KEPT: Final = 5
+"""So many batches of a producer are known by their sequences, as in Kafka."""
+_FORGOTTEN: Final = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
 
 IsStale = Callable[[Simulation, BrokerProcess, Any], bool]
 
@@ -132,6 +143,57 @@ def _has_left(cluster: Simulation, transactional_id: str, partition: tuple[str, 
             if known is not None:
                 return partition not in known.partitions
     return False
+
+
+def offset_of_repeated(broker: BrokerProcess, request: ProduceRequest) -> int | None:
+    """The offset of a batch that the log has, among the last of its idempotent producer.
+
+    None for any other request, and where the broker may refuse it: it does not lead, or has not committed the batch.
+    """
+    if request.transactional_id is not None or request.acks != _ALL or len(request.topic_data) != 1:
+        return None
+    (topic,) = request.topic_data
+    if len(topic.partition_data) != 1:
+        return None
+    (data,) = topic.partition_data
+    records = data.records
+    partition = broker.find_partition(topic.name, data.index)
+    if records is None or len(records) < HEADER_BYTES or partition is None or not partition.is_leader:
+        return None
+    wanted = read_header(records)
+    if wanted.producer_id < 0 or partition.is_offline:
+        return None
+    log = partition.log
+    last: deque[tuple[int, BatchHeader]] = deque(maxlen=_BATCHES_KEPT)
+    for batch in read_batches(log, log.log_start_offset, log.written_end_offset):
+        header = read_header(batch)
+        if header.producer_id == wanted.producer_id and not header.is_control:
+            last.append((header.base_offset, header))
+    if not last or last[-1][1].producer_epoch != wanted.producer_epoch:
+        return None
+    return next(
+        (
+            offset
+            for offset, header in last
+            if (header.base_sequence, header.last_offset_delta) == (wanted.base_sequence, wanted.last_offset_delta)
+            and header.producer_epoch == wanted.producer_epoch
+            and header.next_offset <= log.high_watermark
+        ),
+        None,
+    )
+
+
+def forgotten_batch(response: ProduceResponse, offset: int) -> str | None:
+    """What is wrong with the answer to a batch that the log has at an offset."""
+    (topic,) = response.responses
+    (answer,) = topic.partition_responses
+    if answer.error_code in _FORGOTTEN:
+        return (
+            f"answers {ErrorCode(answer.error_code).name} to a batch that {topic.name}-{answer.index} has at {offset}"
+        )
+    if answer.error_code == ErrorCode.NONE and answer.base_offset != offset:
+        return f"has a batch of {topic.name}-{answer.index} at {offset} and puts it at {answer.base_offset}"
+    return None
 
 
 def _is_stale_marker(_cluster: Simulation, broker: BrokerProcess, request: WriteTxnMarkersRequest) -> bool:

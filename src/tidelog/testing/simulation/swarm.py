@@ -23,6 +23,7 @@ _SETTINGS: Final = {
     "auto.leader.rebalance.enable": (None, "false"),
     "leader.imbalance.check.interval.seconds": (None, "2"),
     "log.flush.interval.messages": (None, None, None, "3", "1"),
+    "min.insync.replicas": (None, "2"),
 }
 _CLIENTS: Final = {
     "plain producer": 0.6,

@@ -6,6 +6,7 @@ clean elections        a new leader was in sync (no seed allows unclean election
 leader in sync         a leader is among its in-sync replicas
 eligible replicas      no controller adds a broker to an ISR that it knows to be gone or about to stop
 lasting topic ids      a topic keeps its id
+blocks once            a block of producer ids begins behind the one before it
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tidelog.metadata.tree import (
     ReplicaAssignment,
     decode_controller_epoch,
     decode_partition_state,
+    decode_producer_id_block,
     decode_topic,
 )
 from tidelog.testing.memory_store import MemoryTree
@@ -41,6 +43,8 @@ def is_state(operation: Operation) -> bool:
 class Growth(NamedTuple):
     """A replica that has just become one of the in-sync replicas, by the tree."""
 
+    topic: str
+    partition: int
     leader: int
     added: int
 
@@ -58,12 +62,19 @@ class TreeRules:
         self.seen: list[str] = []
         """What has begun with the last writes; the reader clears it."""
         self._topic_ids: dict[str, bytes] = {}
+        self._written_isr: dict[tuple[str, int], dict[int, Sequence[int]]] = {}
+        """The in-sync replicas of a partition in each version of its state."""
+        self._last_producer_id = -1
         self._moving: dict[tuple[str, int], set[int]] = {}
         """The replicas that have been in sync since the reassignment of a partition began."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The topic that has an id."""
         return next((name for name, known in self._topic_ids.items() if known == topic_id), None)
+
+    def written_isr(self, partition: tuple[str, int], version: int) -> Sequence[int] | None:
+        """The in-sync replicas that were written with a version of a partition's state."""
+        return self._written_isr.get(partition, {}).get(version)
 
     def check(self, tree: MemoryTree, operations: Sequence[Operation]) -> None:
         """Look at a write that has taken effect."""
@@ -73,6 +84,9 @@ class TreeRules:
                 self._check_state(tree, path)
             elif isinstance(operation, Delete) and path.endswith(_STATE):
                 self.states.pop(_partition_of(path), None)
+                self._written_isr.pop(_partition_of(path), None)
+            elif path == paths.PRODUCER_ID_BLOCK and isinstance(operation, Set):
+                self._check_block(tree)
             elif path.startswith(f"{paths.TOPICS}/") and path.count("/") == 3:
                 self._check_topic(tree, operation)
             elif isinstance(operation, Create) and path.startswith(f"{paths.DELETE_TOPICS}/"):
@@ -82,6 +96,7 @@ class TreeRules:
         topic, index = _partition_of(path)
         state = decode_partition_state(topic, index, tree.node(path).data)
         before = self.states.get((topic, index))
+        self._written_isr.setdefault((topic, index), {})[tree.node(path).version] = state.isr
         if (topic, index) in self._moving:
             self._moving[topic, index].update(state.isr)
         self.states[topic, index] = state
@@ -94,9 +109,10 @@ class TreeRules:
         if state.leader != NO_LEADER and state.leader not in state.isr:
             self._violated(f"leader out of sync: broker-{state.leader} leads {topic}-{index}, in sync are {state.isr}")
         if before is not None:
-            self._check_succession(f"{topic}-{index}", before, state)
+            self._check_succession((topic, index), before, state)
 
-    def _check_succession(self, name: str, before: PartitionState, after: PartitionState) -> None:
+    def _check_succession(self, key: tuple[str, int], before: PartitionState, after: PartitionState) -> None:
+        name = f"{key[0]}-{key[1]}"
         is_new_leader = after.leader != before.leader
         if after.leader_epoch < before.leader_epoch or (is_new_leader and after.leader_epoch == before.leader_epoch):
             self._violated(
@@ -107,7 +123,7 @@ class TreeRules:
             self._violated(f"unclean election: broker-{after.leader} leads {name}, in sync were {before.isr}")
         added = [each for each in after.isr if each not in before.isr]
         if added and not is_new_leader:
-            self.last_growth, self.has_grown = Growth(after.leader, added[0]), True
+            self.last_growth, self.has_grown = Growth(*key, after.leader, added[0]), True
         for broker_id in added:
             if not self._is_eligible(broker_id, after.controller_epoch):
                 self._violated(f"ineligible: broker-{broker_id} joins the ISR of {name} while it is gone or stops")
@@ -117,6 +133,15 @@ class TreeRules:
             if broker.active_controller_epoch() == controller_epoch:
                 return broker_id in broker.controller_context().live_broker_ids()
         return True
+
+    def _check_block(self, tree: MemoryTree) -> None:
+        block = decode_producer_id_block(tree.node(paths.PRODUCER_ID_BLOCK).data)
+        if block.first <= self._last_producer_id:
+            self._violated(
+                f"blocks once: broker-{block.broker_id} takes the producer ids from {block.first}, those up to "
+                f"{self._last_producer_id} are taken"
+            )
+        self._last_producer_id = max(block.last, self._last_producer_id)
 
     def _check_topic(self, tree: MemoryTree, operation: Operation) -> None:
         name = operation.path.rpartition("/")[2]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -84,7 +85,7 @@ GROUPS: Final = {
 """The groups by the kind of client: name and protocol."""
 TRIMMED_TOPIC: Final = "trimmed"
 """Its segments are small and soon deleted: what was sent there may be gone at the end."""
-TRIMMED_SETTINGS: Final = {"segment.bytes": "300", "retention.bytes": "900", "retention.ms": "1500"}
+TRIMMED_SETTINGS: Final = {"segment.bytes": "200", "retention.bytes": "400", "retention.ms": "1500"}
 _INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 
 
@@ -105,6 +106,9 @@ class Workload:
         self._extra: list[str] = []
         """Topics that are there for the sake of being created, grown, moved and deleted."""
         self._extra_topics = 0
+        self._lives_of: dict[Process, tuple[Life, asyncio.Task[None]]] = {}
+        self._extras: list[asyncio.Task[None]] = []
+        """Writes that faults have asked for."""
 
     def start(self, new_client: Callable[[], Process]) -> None:
         """Give each client a host of its own."""
@@ -113,7 +117,37 @@ class Workload:
 
     def add(self, life: Life, client: Process) -> None:
         """Let one more client live, on a host of its own."""
-        self._tasks.append(client.run(self._keep(life)))
+        task = client.run(self._keep(life))
+        self._lives_of[client] = life, task
+        self._tasks.append(task)
+
+    def replace(self, client: Process, seconds: float) -> None:
+        """Kill a client, and let another one begin on its host after some seconds."""
+        if client not in self._lives_of or not client.is_alive:
+            return
+        life, task = self._lives_of[client]
+        self._tasks.remove(task)
+        client.kill()
+        self.count("clients killed")
+
+        def begin() -> None:
+            client.begin()
+            self.add(life, client)
+
+        client.world.after(seconds, begin)
+
+    def burst(self, topic: str, partition: int, client: Process) -> None:
+        """Write some records with acks=1 to a partition at once."""
+        self._extras.append(client.run(self._burst(topic, partition)))
+
+    async def _burst(self, topic: str, partition: int) -> None:
+        settings = {**self.producer_settings, "acks": "1", "enable.idempotence": False, "delivery.timeout.ms": 3_000}
+        with suppress(ClientError, ApiError, DeadlinePassed):
+            async with AsyncProducer({**settings, "max.block.ms": 3_000}) as producer:
+                for _ in range(self._random.randrange(1, 6)):
+                    value = self.new_value("burst")
+                    send = self.history.send(value, acks_all=False, idempotent=False)
+                    await self._send_one(producer, topic, partition, value, send)
 
     @property
     def producer_settings(self) -> dict[str, object]:
@@ -158,7 +192,7 @@ class Workload:
 
     @property
     def is_done(self) -> bool:
-        return all(task.done() for task in self._tasks)
+        return all(task.done() for task in (*self._tasks, *self._extras))
 
     def errors(self) -> list[str]:
         """What ended a client that should never end."""
@@ -190,7 +224,7 @@ class Workload:
                     acks_all = acks == "all"
                     send = self.history.send(value, acks_all=acks_all, idempotent=idempotent, producer=instance)
                     await self._send_one(producer, topic, self._random.randrange(PARTITIONS), value, send)
-                await asyncio.sleep(self._random.uniform(0.05, 1.5))
+                await asyncio.sleep(self._random.uniform(0.05, 0.3 if topic == TRIMMED_TOPIC else 1.5))
 
     async def _pipeline(self) -> None:
         """Several requests are under way at a time, each with one batch."""
@@ -357,7 +391,11 @@ class Workload:
             await consumer.subscribe([TOPIC])
             ends_at = asyncio.get_running_loop().time() + self._random.uniform(2, 12)
             while not self.is_stopping and asyncio.get_running_loop().time() < ends_at:
+                was_lost = consumer.group_metadata.generation_id < 0
                 records = await consumer.poll(timeout_s=1)
+                if was_lost and consumer.group_metadata.generation_id < 0 and consumer.assignment:
+                    owned = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(consumer.assignment))
+                    self.violations.append(f"kept: {name} is no member of {group} and has {owned}")
                 self._check_ownership(group, instance or name, consumer)
                 self._note_all(group, name, records)
                 if records:
@@ -396,10 +434,12 @@ class Workload:
             while not self.is_stopping:
                 records = await consumer.poll(timeout_s=1)
                 if records:
-                    await self._process_batch(producer, consumer, records)
+                    if not await self._process_batch(producer, consumer, records):
+                        return
                     await asyncio.sleep(self._random.uniform(0.1, 1.0))
 
-    async def _process_batch(self, producer: AsyncProducer, consumer: AsyncConsumer, records: Iterable[Any]) -> None:
+    async def _process_batch(self, producer: AsyncProducer, consumer: AsyncConsumer, records: Iterable[Any]) -> bool:
+        """Whether it was committed. If not, the consumer is past what has to be read again."""
         transaction = Transaction()
         await producer.begin()
         offsets = {}
@@ -411,9 +451,15 @@ class Workload:
             send.outcome = Outcome.UNKNOWN
             offsets[TopicPartition(record.topic, record.partition)] = record.offset + 1
         await producer.send_offsets_to_transaction(offsets, consumer.group_metadata)
+        if self._random.random() < 0.2:
+            await producer.abort()
+            transaction.verdict = Verdict.ABORTED
+            self.count("read-process-write transactions aborted")
+            return False
         await producer.commit()
         transaction.verdict = Verdict.COMMITTED
         self.count("read-process-write transactions")
+        return True
 
     async def unprocessed(self) -> list[str]:
         """At the end: records below the offsets of read-process-write that led to no committed record."""
