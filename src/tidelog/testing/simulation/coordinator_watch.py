@@ -32,6 +32,8 @@ from tidelog.wire.errors import ErrorCode
 Violated = Callable[[str], None]
 
 _NONE: Final = ErrorCode.NONE
+_PRODUCER: Final = 3
+"""Where `commit_offsets` takes the producer of a transaction, behind the topics."""
 
 
 @contextmanager
@@ -118,11 +120,14 @@ def _watched_commits(violated: Violated) -> Iterator[tuple[Any, str, Any]]:
             fault = _fault_of(shard, group_id, committer)
             if fault is not None:
                 violated(f"old commit: {group_id} takes offsets of {fault}")
+        # What is committed in a transaction counts only if that is.
+        is_transactional = (arguments[_PRODUCER] if len(arguments) > _PRODUCER else named.get("producer")) is not None
         for topic, codes in zip(topics, decision.reply, strict=True):
             for place, (index, code) in zip(topic[1], codes[1], strict=True):
                 if code is _NONE:
                     accepted.add((group_id, topic[0], index, place[1]))
-                    _check_progress((group_id, topic[0], index), place[1], committer)
+                    if not is_transactional:
+                        _check_progress((group_id, topic[0], index), place[1], committer)
         return decision
 
     def _check_progress(key: tuple[str, str, int], offset: int, committer: Committer) -> None:

@@ -26,8 +26,7 @@ from tidelog.replication.partition import Partition
 from tidelog.replication.replica_set import ReplicaSet
 from tidelog.storage.loading.loader import _LogLoader
 from tidelog.storage.log import Log
-from tidelog.storage.producers._entry import ProducerEntry
-from tidelog.storage.producers.state import ProducerStateManager
+from tidelog.storage.producers.state import ProducerEntry, ProducerStateManager
 from tidelog.testing.simulation.replacing import replaced
 from tidelog.transactions import transaction
 from tidelog.transactions.shard import TransactionShard
