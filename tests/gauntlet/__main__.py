@@ -88,9 +88,9 @@ def table(results: Mapping[str, Found]) -> Iterator[str]:
     by_tests = sum(each.test is not None for each in results.values())
     yield "# What finds the planted mistakes"
     yield ""
-    yield f"`make gauntlet KEEP=1` writes this page. The simulator finds {by_seeds} of {len(results)} mistakes within"
-    yield f"{SEEDS_MAX} seeds, unit and property tests {by_tests}. *Seed* is one that finds it, *tried* how many were run"
-    yield "until then: not from 0 on, but those first whose schedules reach the place."
+    yield f"`make gauntlet KEEP=1` writes this page. The simulator finds {by_seeds} of {len(results)} mistakes"
+    yield f"within {SEEDS_MAX} seeds, unit and property tests find {by_tests}. *Seed* is one that finds it, *tried* how"
+    yield "many were run until then: not from 0 on, but those first whose schedules reach the place."
     yield ""
     yield "| area | mistake | known as | seed | tried | what the seed says | test |"
     yield "|---|---|---|---|---|---|---|"
