@@ -115,8 +115,8 @@ def _watched_early_replies(violated: Violated) -> Iterator[tuple[Any, str, Any]]
 
 def _watched_commits(violated: Violated) -> Iterator[tuple[Any, str, Any]]:
     commit: Any = GroupShard.commit_offsets
-    last: dict[tuple[str, str, int], tuple[int, Committer]] = {}
-    """The offset of a partition that was accepted last, and from whom."""
+    authors: dict[tuple[str, str, int], Committer] = {}
+    """From whom the last offset of a partition was accepted."""
     accepted: set[tuple[str, str, int, int]] = set()
 
     def watched_commit(
@@ -134,25 +134,29 @@ def _watched_commits(violated: Violated) -> Iterator[tuple[Any, str, Any]]:
                 if code is _NONE:
                     accepted.add((group_id, topic[0], index, place[1]))
                     if not is_transactional:
-                        _check_progress((group_id, topic[0], index), place[1], committer)
+                        check_progress(shard, group_id, topic[0], place, committer)
         return decision
 
-    def _check_progress(key: tuple[str, str, int], offset: int, committer: Committer) -> None:
-        before = last.get(key)
-        is_own = before is not None and before[1][:2] == committer[:2]
-        if before is not None and offset < before[0] and not is_own:
+    def check_progress(shard: GroupShard, group_id: str, topic: str, place: Sequence[Any], by: Committer) -> None:
+        """`place` begins with the partition and the offset; the shard has what was committed before."""
+        key = group_id, topic, place[0]
+        (before,) = shard.fetch_offsets(group_id, [(topic, [place[0]])], False)[topic]
+        author = authors.get(key)
+        authors[key] = by
+        # One that a member repeats may come after a later one of its own.
+        if before.committed is None or author is None or author[:2] == by[:2]:
+            return
+        if place[1] < before.committed.offset:
             violated(
-                f"offsets go on: {committer.member_id} in generation {committer.generation} commits {offset} of "
-                f"{key[1]}-{key[2]} for {key[0]}, {before[1].member_id} in generation {before[1].generation} had "
-                f"{before[0]}"
+                f"offsets go on: {by.member_id} in generation {by.generation} commits {place[1]} of "
+                f"{topic}-{place[0]} for {group_id}, {author.member_id} in generation {author.generation} had "
+                f"{before.committed.offset}"
             )
-        # One that is repeated by the same member may come after a later one of its own.
-        last[key] = (offset if before is None else max(offset, before[0]) if is_own else offset, committer)
 
     commit_once: Any = OffsetCommits.commit_once
 
-    async def watched_claim(commits: OffsetCommits, offsets: Any) -> None:
-        await commit_once(commits, offsets)
+    async def watched_claim(commits: OffsetCommits, offsets: Any, *arguments: Any, **named: Any) -> None:
+        await commit_once(commits, offsets, *arguments, **named)
         group_id = commits._link.group_id
         for place, value in offsets.items():
             if (group_id, place.topic, place.partition, value.offset) not in accepted:
