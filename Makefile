@@ -44,8 +44,8 @@ unit: setup ## the tests that need no socket and no process (under a minute)
 simulate: setup ## simulated clusters under faults: SEEDS=100 from FIRST=0, MINUTES=5 instead, or SEED=7 alone; DELAYED=1
 	$(BIN)/python -m tidelog.testing.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first-seed $(FIRST)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(BROKERS),--brokers $(BROKERS)) $(if $(DELAYED),--delayed)
 
-gauntlet: setup ## plants known mistakes and shows which seeds and tests find them: ONLY=replication, SEEDS=200
-	$(BIN)/python -m tests.gauntlet $(if $(ONLY),--only $(ONLY)) $(if $(SEEDS),--seeds $(SEEDS))
+gauntlet: setup ## plants known mistakes and shows which seeds and tests find them: ONLY=replication, SEEDS=200, KEEP=1
+	$(BIN)/python -m tests.gauntlet $(if $(ONLY),--only $(ONLY)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(KEEP),--keep)
 
 chaos: setup ## three real brokers under faults and other people's clients: SCHEDULES=30, or SEED=7 alone
 	$(BIN)/python -m tests.compat.chaos $(if $(SEED),--seed $(SEED)) $(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(FIRST),--first $(FIRST)) $(if $(JAVA),--java)

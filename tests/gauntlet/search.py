@@ -1,10 +1,18 @@
-"""Looks for a planted mistake: in simulated clusters, seed after seed, and with the unit and property tests."""
+"""Looks for a planted mistake: in simulated clusters, seed after seed, and with the unit and property tests.
+
+`results.json` keeps which seed has found a mistake. That one is tried first: one seed instead of many, unless the code
+has changed so much that its runs are others.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.gauntlet.planting import Mistake, planted
@@ -32,24 +40,43 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
 """Where the tests of an area are."""
 
 
+RESULTS: Final = Path(__file__).with_name("results.json")
+
+
 class Found(NamedTuple):
     """What has found a mistake, if anything."""
 
-    seeds: int | None
-    """How many seeds it took; None if none of them found it."""
-    anomaly: str
-    test: str | None
+    seed: int | None = None
+    """The seed that found it; None if none did."""
+    tried: int = 0
+    """How many seeds were run until then."""
+    anomaly: str = ""
+    """What it says."""
+    test: str | None = None
     """The first test that failed."""
 
 
-def search_seeds(entry: Mistake, seeds_max: int = SEEDS_MAX, brokers: int = 3) -> tuple[int | None, str]:
-    """How many seeds it takes until one fails, and what it says; None if none of them does."""
+def kept_results() -> dict[str, Found]:
+    """What earlier searches have found, by the names of the mistakes."""
+    if not RESULTS.exists():
+        return {}
+    return {name: Found(**found) for name, found in json.loads(RESULTS.read_text()).items()}
+
+
+def search_seeds(entry: Mistake, seeds_max: int = SEEDS_MAX, brokers: int = 3, *, first: int | None = None) -> Found:
+    """The seed that fails, of so many at most, beginning with `first`."""
     with planted(entry):
-        for seed in range(seeds_max):
+        for tried, seed in enumerate(_seeds(first, seeds_max), 1):
             report = run_seed(seed, brokers, has_delayed=entry.needs_delayed)
             if report.failed:
-                return seed + 1, report.anomalies[0]
-    return None, ""
+                return Found(seed, tried, report.anomalies[0])
+    return Found(tried=seeds_max)
+
+
+def _seeds(first: int | None, seeds_max: int) -> Iterator[int]:
+    if first is None or first >= seeds_max:
+        return iter(range(seeds_max))
+    return chain([first], (seed for seed in range(seeds_max) if seed != first))
 
 
 def search_tests(entry: Mistake) -> str | None:

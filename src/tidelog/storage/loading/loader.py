@@ -92,6 +92,9 @@ def load_log(
         )
     except OSError as error:
         raise LogDirFailure(os.path.dirname(directory), error) from error
+    if log.unflushed_messages >= config.flush_messages:
+        # A crash may have left batches in the page cache alone. From now on they count as durable.
+        log.flush()
     log.positions.mark_clean(clean_point)
     if loader.has_delayed_records:
         # Which of its records still wait is known when its partition is here. Until then all of them may.

@@ -4,7 +4,9 @@ committed replies     a request is answered once its records, and those that it 
 current generations   offsets are taken from members of the present generation, or epoch, of a group alone
 offsets go on         a member that takes over a partition commits no less than the one before it had (no client seeks)
 markers after         markers are sent once the outcome of their transaction is committed in the coordinator's log
+all markers           a transaction is complete once each of its partitions has its marker
 honest commits        a consumer takes a commit as done only if a coordinator has accepted it
+nothing half-taken    where the log has rejected a decision, the state is still what the log replays to
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from tidelog.groups.offset_requests import NO_GENERATION, Committer
 from tidelog.groups.shard import GroupShard
 from tidelog.metadata.image import TRANSACTIONS_TOPIC
 from tidelog.records.batch import iterate_records
+from tidelog.records.header import read_header
+from tidelog.testing.simulation.coordinator_state import differences
 from tidelog.testing.simulation.log_batches import read_batches
 from tidelog.testing.simulation.processes import BrokerProcess
 from tidelog.testing.simulation.replacing import replaced
@@ -32,6 +36,8 @@ from tidelog.wire.errors import ErrorCode
 Violated = Callable[[str], None]
 
 _NONE: Final = ErrorCode.NONE
+_LOOKED_THROUGH: Final = 60
+"""So many of the last offsets of a log are looked through for a marker."""
 _PRODUCER: Final = 3
 """Where `commit_offsets` takes the producer of a transaction, behind the topics."""
 
@@ -45,6 +51,7 @@ def watching_coordinators(brokers: Mapping[str, BrokerProcess], violated: Violat
             *_watched_early_replies(violated),
             *_watched_commits(violated),
             *_watched_markers(brokers, violated),
+            *_watched_rejections(brokers, violated),
         ):
             undo.enter_context(replaced(owner, name, watched))
         yield
@@ -108,8 +115,8 @@ def _watched_early_replies(violated: Violated) -> Iterator[tuple[Any, str, Any]]
 
 def _watched_commits(violated: Violated) -> Iterator[tuple[Any, str, Any]]:
     commit: Any = GroupShard.commit_offsets
-    last: dict[tuple[str, str, int], tuple[int, Committer]] = {}
-    """The offset of a partition that was accepted last, and from whom."""
+    authors: dict[tuple[str, str, int], Committer] = {}
+    """From whom the last offset of a partition was accepted."""
     accepted: set[tuple[str, str, int, int]] = set()
 
     def watched_commit(
@@ -127,25 +134,29 @@ def _watched_commits(violated: Violated) -> Iterator[tuple[Any, str, Any]]:
                 if code is _NONE:
                     accepted.add((group_id, topic[0], index, place[1]))
                     if not is_transactional:
-                        _check_progress((group_id, topic[0], index), place[1], committer)
+                        check_progress(shard, group_id, topic[0], place, committer)
         return decision
 
-    def _check_progress(key: tuple[str, str, int], offset: int, committer: Committer) -> None:
-        before = last.get(key)
-        is_own = before is not None and before[1][:2] == committer[:2]
-        if before is not None and offset < before[0] and not is_own:
+    def check_progress(shard: GroupShard, group_id: str, topic: str, place: Sequence[Any], by: Committer) -> None:
+        """`place` begins with the partition and the offset; the shard has what was committed before."""
+        key = group_id, topic, place[0]
+        (before,) = shard.fetch_offsets(group_id, [(topic, [place[0]])], False)[topic]
+        author = authors.get(key)
+        authors[key] = by
+        # One that a member repeats may come after a later one of its own.
+        if before.committed is None or author is None or author[:2] == by[:2]:
+            return
+        if place[1] < before.committed.offset:
             violated(
-                f"offsets go on: {committer.member_id} in generation {committer.generation} commits {offset} of "
-                f"{key[1]}-{key[2]} for {key[0]}, {before[1].member_id} in generation {before[1].generation} had "
-                f"{before[0]}"
+                f"offsets go on: {by.member_id} in generation {by.generation} commits {place[1]} of "
+                f"{topic}-{place[0]} for {group_id}, {author.member_id} in generation {author.generation} had "
+                f"{before.committed.offset}"
             )
-        # One that is repeated by the same member may come after a later one of its own.
-        last[key] = (offset if before is None else max(offset, before[0]) if is_own else offset, committer)
 
     commit_once: Any = OffsetCommits.commit_once
 
-    async def watched_claim(commits: OffsetCommits, offsets: Any, *ids: Any) -> None:
-        await commit_once(commits, offsets, *ids)
+    async def watched_claim(commits: OffsetCommits, offsets: Any, *arguments: Any, **named: Any) -> None:
+        await commit_once(commits, offsets, *arguments, **named)
         group_id = commits._link.group_id
         for place, value in offsets.items():
             if (group_id, place.topic, place.partition, value.offset) not in accepted:
@@ -205,8 +216,38 @@ def _watched_markers(brokers: Mapping[str, BrokerProcess], violated: Violated) -
                 )
         carry_out(shard, transaction)
 
+    complete: Any = TransactionShard._complete
+
+    def watched_complete(shard: TransactionShard, transactional_id: str, now_ms: int) -> Any:
+        transaction = shard.get(transactional_id)
+        for topic, index in () if transaction is None else sorted(transaction.partitions):
+            if transaction is not None and _lacks_marker(brokers, topic, index, transaction.producer_id):
+                violated(f"all markers: {transactional_id} is complete, {topic}-{index} has no marker of it")
+        return complete(shard, transactional_id, now_ms)
+
+    yield TransactionShard, "_complete", watched_complete
     yield TransactionShard, "on_loaded", watched_load
     yield TransactionShard, "_carry_out", watched
+
+
+def _lacks_marker(brokers: Mapping[str, BrokerProcess], topic: str, index: int, producer_id: int) -> bool:
+    """Whether the end of a partition's log, at its newest leader, has records of a producer and no marker behind."""
+    leaders = [
+        partition
+        for broker in brokers.values()
+        if broker.is_serving
+        if (partition := broker.find_partition(topic, index)) is not None and partition.is_leader
+    ]
+    if not leaders:
+        return False
+    log = max(leaders, key=lambda each: each.leader_epoch).log
+    is_open = False
+    start = max(log.log_start_offset, log.written_end_offset - _LOOKED_THROUGH)
+    for batch in read_batches(log, start, log.written_end_offset):
+        header = read_header(batch)
+        if header.producer_id == producer_id and header.is_transactional:
+            is_open = not header.is_control
+    return is_open
 
 
 def _last_committed(broker: BrokerProcess, index: int, transactional_id: str) -> Transaction | None:
@@ -225,3 +266,23 @@ def _last_committed(broker: BrokerProcess, index: int, transactional_id: str) ->
             ):
                 last = read_transaction_value(transactional_id, record.value)
     return last
+
+
+# --- rejected decisions ---
+
+
+def _watched_rejections(brokers: Mapping[str, BrokerProcess], violated: Violated) -> Iterator[tuple[Any, str, Any]]:
+    refused: Any = CoordinatorRuntime._refused
+
+    def watched(runtime: CoordinatorRuntime[Any], active: ActiveShard[Any], pending: Pending, code: ErrorCode) -> None:
+        refused(runtime, active, pending, code)
+        broker = next((each for each in brokers.values() if each.world.running == each.name), None)
+        if broker is not None and not active.is_closed:
+            broker.world.after(0.0, lambda: look(broker))
+
+    def look(broker: BrokerProcess) -> None:
+        if broker.is_serving:
+            for difference in differences(broker):
+                violated(f"replay: {broker.name} {difference}")
+
+    yield CoordinatorRuntime, "_refused", watched

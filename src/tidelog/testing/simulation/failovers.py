@@ -119,7 +119,10 @@ def lose_answer_about_grown_isr(
     cluster.world.tell("simulator", f"{leader.name} does not hear that {follower.name} is in sync")
     network_faults.cut_pair(cluster, leader, follower, lasting)
     if controller is not follower:
-        network_faults.cut_for(cluster, [(controller.name, leader.name)], lasting)
+        # Its answer is held back, and not its fetches: what they both have can still be committed.
+        cluster.network.hold_replies(controller.name, leader.name, lasting)
+    for part in (0.7, 0.9):
+        cluster.world.after(part * lasting, lambda: cluster.burst(growth.topic, growth.partition))
     return True
 
 
@@ -127,6 +130,8 @@ def lose_answer_when_a_follower_is_back(
     cluster: Simulation, broker: BrokerProcess, chance: random.Random, seconds: float
 ) -> bool:
     """A follower is away until it has left the in-sync replicas; when it is back, no leader hears of it."""
+    if broker.active_controller_epoch() is not None:
+        return False  # no leader would reach it to say that it is away
     if not network_faults.isolate(cluster, broker, chance, _lag_seconds(cluster)):
         return False
 
@@ -176,6 +181,8 @@ def delay_answer_about_the_isr(
     cluster: Simulation, broker: BrokerProcess, chance: random.Random, seconds: float
 ) -> bool:
     """A leader learns that a follower is back in sync only after it has lost and regained the leadership."""
+    if broker.active_controller_epoch() is not None:
+        return False
     if not network_faults.isolate(cluster, broker, chance, _lag_seconds(cluster)):
         return False
 

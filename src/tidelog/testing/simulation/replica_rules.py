@@ -7,6 +7,7 @@ known ISR             the in-sync replicas that a leader knows with a partition 
 epochs go on          neither the leader epoch nor the partition epoch of a replica goes back while its broker lives
 epochs of the log     the leader epochs that a replica has noted lie within its log, and a follower that takes records
                       of its leader has noted the same as the leader for all that both have
+stable                a leader's last stable offset is below every transaction whose marker is not committed
 synced                with `flush.messages=1` nothing is committed that the disk of its leader has not synced
 
 A replica whose host lost power may be shorter than its leader knows, until it has fetched again: `progress` passes over
@@ -18,13 +19,50 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from tidelog.records.header import read_header
 from tidelog.replication.partition import Partition
 from tidelog.replication.replica_set import IsrProposal, ReplicaSet
+from tidelog.testing.simulation.log_batches import read_batches
 from tidelog.testing.simulation.processes import BrokerProcess
 from tidelog.testing.simulation.replacing import replaced
 from tidelog.testing.simulation.tree_rules import TreeRules
 
 _NO_EPOCHS: Final = (-1, -1)
+_TRANSACTIONAL: Final = ("orders",)
+"""Topics that are written in transactions and not compacted."""
+
+
+class _OpenTransactions:
+    """The transactions of one log, by its batches, that have no marker or one that may still be lost."""
+
+    def __init__(self) -> None:
+        self._generation = -1
+        self._next = 0
+        self._open: dict[int, int] = {}
+        """The first offset of the transaction of each producer."""
+        self._ended: list[tuple[int, int]] = []
+        """First offset, and that of the marker."""
+
+    def follow(self, partition: Partition) -> None:
+        log = partition.log
+        positions = log.positions
+        if positions.generation != self._generation:
+            self._generation, self._next = positions.generation, positions.log_start_offset
+            self._open.clear()
+            self._ended.clear()
+        for batch in read_batches(log, max(self._next, positions.log_start_offset), positions.written_end_offset):
+            header = read_header(batch)
+            self._next = header.next_offset
+            if header.is_control:
+                first = self._open.pop(header.producer_id, None)
+                if first is not None:
+                    self._ended.append((first, header.base_offset))
+            elif header.is_transactional:
+                self._open.setdefault(header.producer_id, header.base_offset)
+
+    def first_unstable(self, high_watermark: int) -> int | None:
+        self._ended = [(first, marker) for first, marker in self._ended if marker >= high_watermark]
+        return min((*self._open.values(), *(first for first, _ in self._ended)), default=None)
 
 
 class ReplicaRules:
@@ -35,6 +73,7 @@ class ReplicaRules:
         self._tree = tree
         self._violated = violated
         self._epochs: dict[Partition, tuple[int, int]] = {}
+        self._open: dict[Partition, _OpenTransactions] = {}
 
     def check(self, broker: BrokerProcess, partition: Partition, *, has_fetched: bool) -> None:
         """Look at a replica that has changed; `has_fetched`: a follower has more than before in this epoch."""
@@ -45,6 +84,7 @@ class ReplicaRules:
         if partition.is_leader:
             self._check_followers(broker, partition)
             self._check_known_isr(broker, partition)
+            self._check_stable(broker, partition)
         elif has_fetched:
             self._check_taken(broker, partition)
 
@@ -116,6 +156,19 @@ class ReplicaRules:
             self._violated(
                 f"known ISR: {broker.name} knows {partition.topic}-{partition.index} with {replica_set.isr} in sync "
                 f"in partition epoch {replica_set.partition_epoch}, the tree had {written}"
+            )
+
+    def _check_stable(self, broker: BrokerProcess, partition: Partition) -> None:
+        if partition.topic not in _TRANSACTIONAL:
+            return
+        positions = partition.log.positions
+        transactions = self._open.setdefault(partition, _OpenTransactions())
+        transactions.follow(partition)
+        limit = transactions.first_unstable(positions.high_watermark)
+        if limit is not None and positions.last_stable_offset > limit:
+            self._violated(
+                f"stable: {broker.name} has {partition.topic}-{partition.index} stable up to "
+                f"{positions.last_stable_offset}, the transaction that begins at {limit} has no committed marker"
             )
 
     def _check_synced(self, broker: BrokerProcess, partition: Partition) -> None:

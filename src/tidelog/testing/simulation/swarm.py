@@ -37,7 +37,8 @@ _CLIENTS: Final = {
     "rival transactional producers": 0.4,
     "static members": 0.25,
     "static consumers": 0.2,
-    "trimmed topic": 0.3,
+    "trimmed topic": 0.35,
+    "remade topic": 0.2,
 }
 """Beside the idempotent and a transactional producer, a reader of committed records and the administrator."""
 LATE_REQUESTS: Final = "late requests"

@@ -86,6 +86,8 @@ GROUPS: Final = {
 TRIMMED_TOPIC: Final = "trimmed"
 """Its segments are small and soon deleted: what was sent there may be gone at the end."""
 TRIMMED_SETTINGS: Final = {"segment.bytes": "200", "retention.bytes": "400", "retention.ms": "1500"}
+REMADE_TOPIC: Final = "again"
+"""It is deleted and made again, by a client that does nothing else."""
 _INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 
 
@@ -184,6 +186,9 @@ class Workload:
             self.history.deleted_topics.add(TRIMMED_TOPIC)
             yield lambda: self._produce("trimmed", acks="all", idempotent=True, topic=TRIMMED_TOPIC)
             yield lambda: self._produce("trimmed leader-only", acks="1", idempotent=False, topic=TRIMMED_TOPIC)
+        if "remade topic" in kinds:
+            self.history.deleted_topics.add(REMADE_TOPIC)
+            yield self._remake
         if "read-process-write" in kinds:
             yield self._process
 
@@ -364,6 +369,33 @@ class Workload:
         described = (await admin.describe_topics([topic]))[topic]
         await admin.elect_leaders([TopicPartition(topic, each.partition) for each in described.partitions])
         return True
+
+    async def _remake(self) -> None:
+        """A topic is made, led by one broker and another, deleted and made again, while a producer knows it."""
+        settings: dict[str, Any] = {"bootstrap.servers": self._servers, "bootstrap.timeout.ms": 15_000}
+        producing = {**self.producer_settings, "acks": "1", "enable.idempotence": False, "delivery.timeout.ms": 3_000}
+        async with (
+            AsyncAdmin({**settings, "request.timeout.ms": 4_000, "default.api.timeout.ms": 8_000}) as admin,
+            AsyncProducer(producing) as producer,
+        ):
+            while not self.is_stopping:
+                with suppress(ClientError, ApiError):
+                    await admin.delete_topics([REMADE_TOPIC])
+                await admin.create_topics([NewTopic(REMADE_TOPIC, 1, self._swarm.replicas)])
+                for turn in range(3):
+                    if turn:
+                        await self._turn_leadership(admin)
+                    with suppress(ClientError, ApiError):
+                        await producer.send_and_wait(REMADE_TOPIC, b"%d" % turn, partition=0)
+                self.count("topics made again")
+
+    async def _turn_leadership(self, admin: AsyncAdmin) -> None:
+        (partition,) = (await admin.describe_topics([REMADE_TOPIC]))[REMADE_TOPIC].partitions
+        where = TopicPartition(REMADE_TOPIC, 0)
+        replicas = list(partition.replicas)
+        with suppress(ClientError, ApiError):
+            await admin.alter_partition_reassignments({where: [*replicas[1:], replicas[0]]})
+            await admin.elect_leaders([where])
 
     # --- readers ---
 

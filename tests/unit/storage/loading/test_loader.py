@@ -474,6 +474,19 @@ def test_leader_epochs_end_with_the_log(tmp_path: Path) -> None:
     assert [tuple(entry) for entry in opened.leader_epochs.entries()] == [(1, 0)]
 
 
+def test_what_a_crash_left_unsynced_is_synced_before_it_counts_as_durable(tmp_path: Path) -> None:
+    """With `flush.messages` it is acknowledged from then on, and a power failure must not take it."""
+    log = new_log(tmp_path)
+    fill(log, 3)
+    crash(log)
+    every_message = LogConfig(flush_messages=1)
+    opened, _ = reopen(tmp_path, is_clean=False, config=every_message)
+    assert opened.flush_state.durable_end_offset == opened.log_end_offset == opened.recovery_point == 6
+    crash(opened)
+    some = LogConfig(flush_messages=100)
+    assert reopen(tmp_path, is_clean=False, config=some)[0].recovery_point == 0
+
+
 def test_leader_epochs_that_never_reached_the_disk_are_read_from_the_batches(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     fill(log, 3, leader_epoch=1)
