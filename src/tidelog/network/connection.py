@@ -438,7 +438,7 @@ class Connection:
         self._must_stop = False
         if self._held_bytes > HELD_BYTES_MAX:
             self._pause(REPLIES_ARE_LARGE)
-        elif self._muted and position == self._filled:
+        elif not self._muted or position == self._filled:
             return False
         if self._muted:
             self._pause(IS_MUTED)
@@ -693,11 +693,10 @@ class Connection:
         if to_do & STOP_WRITING:
             self.server.stop_writing(self)
         if to_do & GO_ON:
+            self.server.start_reading(self)  # before the frames that are there: one of them may stop it
             self._parse()
-            if self._paused == READING:
-                self.server.start_reading(self)
-                if self._transport.holds_bytes:
-                    self.server.read_soon(self)
+            if self._paused == READING and self._transport.holds_bytes:
+                self.server.read_soon(self)
 
     def read_left(self) -> None:
         """Called by the server when the transport holds bytes of which the system knows nothing."""

@@ -77,6 +77,7 @@ class FakeServer:
     def __init__(self, dispatch: Callable[..., None]) -> None:
         self.buffers = BufferPool()
         self.channel = RequestChannel(3, -1)
+        self.control_first = None
         self.dispatch = dispatch
         self.now_ms = 0
         self.request_bytes_max = 1 << 20
@@ -343,3 +344,18 @@ class ConnectionMachine(RuleBasedStateMachine):
 
 TestConnection = ConnectionMachine.TestCase
 TestConnection.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
+
+
+def test_requests_that_came_together_while_the_client_had_to_wait_are_all_handed_over_afterwards() -> None:
+    """A rare order of events for the machine above: the wait ends before the first of two frames is handed over."""
+    machine = ConnectionMachine()
+    machine.connect()
+    machine.send_frame(2, 1)
+    machine.throttle()
+    machine.send_frame(2, 1)
+    machine.readable()
+    assert not machine.handled
+    machine.end_throttle()
+    machine.end_turn()
+    assert [number for number, _ in machine.handled] == [0, 1]
+    machine.teardown()

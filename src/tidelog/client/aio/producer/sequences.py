@@ -3,7 +3,8 @@
 A broker takes the batches of a producer in the order of their sequences and each of them once. So a batch that may have
 been stored must be sent again with the same numbers, and a batch that was certainly not stored leaves a gap that no
 later batch can cross. The way across is a new epoch, in which sequences begin at 0 again (KIP-360): a producer without
-transactions raises its epoch by itself, a transactional one asks its coordinator after the abort.
+transactions raises its epoch by itself, a transactional one asks its coordinator after the abort. Batches before the
+gap may have been stored, and get their answer under their old numbers first: in a new epoch they would be stored again.
 
 Pure: no clock, no sockets. The accumulator asks `may_send` and calls `assign` when it drains; the sender reports what
 became of batches.
@@ -32,7 +33,7 @@ NO_IDENTITY: Final = ProducerIdentity(-1, -1)
 class PartitionSequences:
     """The sequence of one partition."""
 
-    __slots__ = ("identity", "in_flight", "last_acked", "last_acked_offset", "next", "unresolved_after")
+    __slots__ = ("gap", "identity", "in_flight", "last_acked", "last_acked_offset", "next", "unresolved_after")
 
     def __init__(self) -> None:
         self.identity = NO_IDENTITY
@@ -43,11 +44,19 @@ class PartitionSequences:
         """Batches with a sequence and no final answer, in order; on the wire or waiting to be sent again."""
         self.unresolved_after: int | None = None
         """A batch was given up though it may have been stored; this sequence would follow it."""
+        self.gap: int | None = None
+        """The first sequence that will never be stored; the epoch is raised for what follows it."""
 
     def is_next(self, sequence: int) -> bool:
         """Whether `sequence` is the one after the last that was acknowledged."""
         expected = 0 if self.last_acked == NO_SEQUENCE else next_sequence(self.last_acked, 1)
         return sequence == expected
+
+    @property
+    def is_open_before_gap(self) -> bool:
+        """Whether a batch before the gap still waits for its final answer."""
+        gap = self.gap
+        return gap is not None and any(_is_later(gap, batch.state.base_sequence) for batch in self.in_flight)
 
 
 class SequenceTracker:
@@ -86,15 +95,16 @@ class SequenceTracker:
     def bump_if_needed(self) -> None:
         """Raise the epoch of a producer without transactions, if a gap asks for it. The sender calls this each turn."""
         self._resolve()
-        if not self._to_rewrite or self.needs_identity:
+        rewrite = [each for each in self._to_rewrite if not each.is_open_before_gap]
+        if not rewrite or self.needs_identity:
             return
         if self.identity.epoch >= EPOCH_MAX:
             self.identity = NO_IDENTITY
             self.needs_identity = True
             return
         self.identity = ProducerIdentity(self.identity.producer_id, self.identity.epoch + 1)
-        rewrite, self._to_rewrite = self._to_rewrite, []
         for partition in rewrite:
+            self._to_rewrite.remove(partition)
             self._restart(partition)
 
     def _restart(self, partition: PartitionSequences) -> None:
@@ -103,16 +113,21 @@ class SequenceTracker:
         partition.last_acked = NO_SEQUENCE
         partition.last_acked_offset = -1
         partition.unresolved_after = None
+        partition.gap = None
         sequence = 0
         for batch in partition.in_flight:
             batch.state = ProducerState(*self.identity, sequence)
             sequence = next_sequence(sequence, batch.count)
         partition.next = sequence
 
-    def _request_bump(self, partition: PartitionSequences) -> None:
+    def _request_bump(self, partition: PartitionSequences, gap: int) -> None:
+        """Ask for a new epoch: `gap` and what follows it was not stored and will not be under its old numbers."""
         if self.is_transactional:
             self.needs_epoch_bump = True
-        elif partition not in self._to_rewrite:
+            return
+        if partition.gap is None or _is_later(partition.gap, gap):
+            partition.gap = gap
+        if partition not in self._to_rewrite:
             self._to_rewrite.append(partition)
 
     # Draining.
@@ -124,7 +139,7 @@ class SequenceTracker:
         if first.has_sequence:
             # It is being sent again: one at a time, the oldest first, until the order is restored.
             return not partition.in_flight or partition.in_flight[0] is first
-        if partition.unresolved_after is not None:
+        if partition.unresolved_after is not None or partition.gap is not None:
             return False
         if not partition.in_flight:
             return True
@@ -176,7 +191,7 @@ class SequenceTracker:
         if self.is_transactional:
             return None
         if partition.unresolved_after is None or partition.unresolved_after == batch.state.base_sequence:
-            self._request_bump(partition)
+            self._request_bump(partition, batch.state.base_sequence)
         return True
 
     def _may_retry_unknown_producer(
@@ -189,11 +204,11 @@ class SequenceTracker:
             if self.is_transactional:
                 self._restart(partition)
             else:
-                self._request_bump(partition)
+                self._request_bump(partition, batch.state.base_sequence)
             return True
         if self.is_transactional:
             return None
-        self._request_bump(partition)
+        self._request_bump(partition, batch.state.base_sequence)
         return True
 
     def failed(self, partition: PartitionSequences, batch: ProducerBatch, code: int) -> None:
@@ -203,12 +218,10 @@ class SequenceTracker:
         if code == ErrorCode.UNKNOWN_PRODUCER_ID and self.is_transactional:
             self.needs_epoch_bump = True
             self._restart(partition)
-        elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            self._request_bump(partition)
-        elif self.is_transactional:
+        elif self.is_transactional and code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             self._close_gap(partition, batch)
         else:
-            self._request_bump(partition)
+            self._request_bump(partition, batch.state.base_sequence)
 
     def given_up_unanswered(self, partition: PartitionSequences, batch: ProducerBatch) -> None:
         """A batch that was sent expired before its answer: the results of later batches show whether it was stored."""
@@ -243,7 +256,7 @@ class SequenceTracker:
             if partition.unresolved_after is not None and not partition.is_next(partition.next):
                 if self.is_transactional:
                     self.lost_track = True
-                self._request_bump(partition)
+                self._request_bump(partition, partition.next)
             partition.unresolved_after = None
             self._unresolved.remove(partition)
 
