@@ -31,7 +31,7 @@ class World:
     """One client, one broker that keeps a session for it or not."""
 
     def __init__(self) -> None:
-        self.cache = FetchSessionCache(4, iter(range(1, 1 << 30)).__next__)
+        self.cache = FetchSessionCache(100, iter(range(1, 1 << 30)).__next__)
         self.client = FetchSession()
         self.ids = {name: name.encode() * 16 for name in NAMES}
         self.wanted: dict[PartitionKey, FetchEntry] = {}

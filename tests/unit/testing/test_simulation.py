@@ -54,6 +54,7 @@ def test_another_seed_gives_another_run() -> None:
 
 def test_what_was_not_synced_may_be_gone_after_a_power_failure_and_the_broker_starts_all_the_same() -> None:
     ends = []
+    hosts_with_losses = 0
     for seed in range(16):
         with Simulation(seed) as cluster:
             client, broker = cluster.client(), cluster.brokers[0]
@@ -62,9 +63,10 @@ def test_what_was_not_synced_may_be_gone_after_a_power_failure_and_the_broker_st
             broker.start()
             cluster.wait_until(lambda: broker.is_serving, "the broker serves again")  # noqa: B023 - called at once
             assert broker.disk is not None
-            assert broker.disk.lost_bytes, "indexes are made with room that is not synced"
+            hosts_with_losses += broker.disk.lost_bytes > 0
             first, *_ = cluster.run(client.run(produce(cluster.bootstrap_servers, 1)))
             ends.append(first)
+    assert hosts_with_losses > 8, "a failure may spare what was not synced, but seldom does"
     assert 0 <= min(ends) < max(ends) <= 20, "how much of it is gone differs from run to run"
 
 
