@@ -90,13 +90,13 @@ def test_a_file_of_settings_is_read(tmp_path):
 
 def test_a_setting_without_effect_is_named_once(tmp_path):
     """Fails on 4724f6e, which named settings twice, in two wordings, and most of them not at all."""
-    idle = ["num.io.threads=16", "telemetry.max.bytes=5", "num.network.threads=3"]
+    idle = ["num.io.threads=16", "replica.socket.receive.buffer.bytes=5000", "num.network.threads=3"]
     with serve(*settings(tmp_path), *(word for each in idle for word in ("--set", each))) as process:
         present(process.stdout).readline()
         process.terminate()
         _, err = process.communicate(timeout=20)
     (warning,) = [line for line in err.decode().splitlines() if "WARNING" in line]
-    assert "no effect in Tidelog: num.io.threads, telemetry.max.bytes (" in warning
+    assert "no effect in Tidelog: num.io.threads, replica.socket.receive.buffer.bytes (" in warning
 
 
 @pytest.mark.parametrize(

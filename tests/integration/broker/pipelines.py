@@ -64,6 +64,8 @@ _VERSIONS: Final = {
     ApiKey.PRODUCE: 9,
     ApiKey.FETCH: 11,
     ApiKey.METADATA: 9,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 9,
     ApiKey.DELETE_TOPICS: 5,
     ApiKey.ADD_PARTITIONS_TO_TXN: 3,
     ApiKey.FIND_COORDINATOR: 3,

@@ -87,15 +87,17 @@ class TestAStream:
     def test_with_a_key_in_two_tasks_is_written_whole_however_many_its_rows_are(
         self, broker: Broker, topic: str, numbers: DataFrame, tmp_path: Path
     ) -> None:
-        """Five megabytes a task, more than travels in a message: they lie beside the checkpoint until the commit."""
+        """Five megabytes a task, more than travels in a message: they lie beside the checkpoint until the commit. What
+        a batch left that was stopped in the middle is removed by the next one."""
         rows = numbers.selectExpr("'same' key", "repeat(value, 50000) value")
-        query = sink(rows, broker, topic, tmp_path).start()
-        run_to(query, 1)
+        run_to(sink(rows, broker, topic, tmp_path).start(), 1)
+        left = set((tmp_path / "unplaced").iterdir())
+        run_to(sink(rows, broker, topic, tmp_path).start(), 2)
 
         found = [value for _, key, value, _ in everything(broker, topic) if key == b"same"]
         assert {len(value) // 50_000 for value in found} <= {1, 2, 3}
         assert sorted(found)[:200] == sorted(str(number).encode() * 50_000 for number in range(200))[:200]
-        assert list((tmp_path / "unplaced").iterdir()) == []
+        assert left & set((tmp_path / "unplaced").iterdir()) == set()
 
     @pytest.mark.long
     def test_with_partitions_that_its_source_has_apart_needs_no_shuffle(
