@@ -79,6 +79,11 @@ class Finalised(NamedTuple):
         levels = {name: self.level(name) for name in SUPPORTED}
         return {name: level for name, level in levels.items() if level}
 
+    @property
+    def is_raised(self) -> bool:
+        """Whether some feature is above its implied level: brokers of versions without features cannot be members."""
+        return any(self.level(name) > FEATURES[name].implied for name in SUPPORTED)
+
 
 NOTHING_FINALISED: Final = Finalised(NO_LEVELS, 0)
 

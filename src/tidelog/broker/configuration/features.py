@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from tidelog.metadata.errors import StoreError
 from tidelog.metadata.features import (
-    GROUP_VERSION,
     NOTHING_FINALISED,
     Finalised,
     Refusal,
@@ -44,9 +43,12 @@ class ClusterFeatures:
         self._watcher = metadata.on_loop(self._on_change)
         self._tasks: set[asyncio.Task[None]] = set()
         self.finalised = NOTHING_FINALISED
-        self.are_topic_ids_kept = False
-        """Whether offsets are stored with the ids of their topics: while every registered broker reads those. The
-        version that began to read them also began to register `group.version`."""
+
+    @property
+    def are_topic_ids_kept(self) -> bool:
+        """Whether offsets are stored with the ids of their topics. Release 0.2.0 does not read those offsets, so they
+        begin only when no broker of it can be a member, and going back to it costs no offset before that."""
+        return self.finalised.is_raised
 
     def level(self, name: str) -> int:
         """The level of a feature that is in effect; 0 while it is off."""
@@ -54,19 +56,15 @@ class ClusterFeatures:
 
     def start(self, store: Store) -> None:
         """Read the levels, and follow them from now on. Raises `UnreachableLevelError` if one is not known here."""
-        finalised, support = self._read(store)
+        finalised = self._read(store)
         check_reachable(finalised)
         self.finalised = finalised
-        self._compare(support)
 
-    def _read(self, store: Store) -> tuple[Finalised, Support]:
+    def _read(self, store: Store) -> Finalised:
         finalised, support = read_finalised(store, self._watcher), read_support(store, self._watcher)
         if common_levels(finalised, support) != finalised.levels:
             finalised = change_levels(store, common_levels)
-        return finalised, support
-
-    def _compare(self, support: Support) -> None:
-        self.are_topic_ids_kept = all(GROUP_VERSION in levels for levels in support.values())
+        return finalised
 
     def _on_change(self, _event: WatchEvent) -> None:
         self.look()
@@ -79,9 +77,7 @@ class ClusterFeatures:
 
     async def _refresh(self) -> None:
         try:
-            finalised, support = await self._metadata.run(self._read)
-            self._take(finalised)
-            self._compare(support)
+            self._take(await self._metadata.run(self._read))
         except StoreError as error:
             # The broker stops, or its disk fails: nothing can be followed any more.
             logger.warning("the levels of features cannot be read: %s", error)
