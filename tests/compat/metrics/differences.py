@@ -63,7 +63,7 @@ MISSING: Final = {
 """Metrics of Kafka's that a broker does not have."""
 
 ADDED: Final = {
-    "kafka_server_client_metrics_instance_count": "of Kafka in KRaft mode, which alone has metrics of clients (KIP-714)",
+    "kafka_server_client_metrics_instance_count": "of Kafka in KRaft mode; here as well (KIP-714)",
     "kafka_server_client_metrics_throttle_total": "the same",
     "kafka_server_client_metrics_unknown_subscription_request_total": "the same",
     "kafka_consumergroup_current_offset": "of the usual exporters of consumer lag, which are programs of their own",
