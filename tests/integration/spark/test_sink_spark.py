@@ -95,8 +95,8 @@ class TestAStream:
         run_to(sink(rows, broker, topic, tmp_path).start(), 2)
 
         found = [value for _, key, value, _ in everything(broker, topic) if key == b"same"]
-        assert {len(value) // 50_000 for value in found} <= {1, 2, 3}
-        assert sorted(found)[:200] == sorted(str(number).encode() * 50_000 for number in range(200))[:200]
+        written = range(max(300, len(found)))  # three batches, and whatever came before the stop
+        assert sorted(found) == sorted(str(number).encode() * 50_000 for number in written)
         assert left & set((tmp_path / "unplaced").iterdir()) == set()
 
     @pytest.mark.long

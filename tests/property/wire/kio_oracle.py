@@ -68,6 +68,9 @@ def restrictions(cls: type[Message], kio_cls: Any, version: int) -> Restrict:
             kafka_type = kio_field.metadata.get("kafka_type", "")
             if kafka_type in _RESTRICTED:
                 found[struct, name] = _RESTRICTED[kafka_type]
+            elif kafka_type == "records" and type(None) not in typing.get_args(kio_field.type):
+                # Kafka's ShareFetch may answer null, kio's may not.
+                found[struct, name] = st.binary(max_size=6)
             nested = struct.fields[name].element
             if isinstance(nested, type):
                 walk(nested, _dataclass_in(kio_field.type))

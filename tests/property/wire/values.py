@@ -69,8 +69,10 @@ def _field(cls: type[Declared], name: str, field: Field, version: int, restrict:
         values = _array(field, version, restrict, chosen)
     elif isinstance(field.element, type):
         values = _structs(field.element, version, restrict)
+    elif chosen is not None:
+        return chosen
     else:
-        values = PLAIN[field.kind] if chosen is None else chosen
+        values = PLAIN[field.kind]
     return st.none() | values if field.null_since <= version else values
 
 
