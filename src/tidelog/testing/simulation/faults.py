@@ -147,8 +147,6 @@ STEPS: Final[dict[str, Aimed]] = {
         Step.CONTROLLER_WRITES, (process_faults.depose, process_faults.depose, process_faults.expire_session)
     ),
     "controller gone while it writes": Aimed(Step.CONTROLLER_WRITES, (*_GONE, process_faults.pause)),
-    "controller gone with partitions on the move": Aimed(Step.MOVE_BEGUN, (process_faults.replace_controller,)),
-    "controller gone with topics to delete": Aimed(Step.DELETION_BEGUN, (process_faults.replace_controller,)),
     "new leader gone": Aimed(Step.LEADER_ELECTED, _AWAY),
     "leader gone before a commit": Aimed(Step.UNCOMMITTED, _AWAY),
     "leader gone as a follower joins the ISR": Aimed(Step.ISR_GREW, _AWAY),

@@ -7,7 +7,8 @@ known ISR             the in-sync replicas that a leader knows with a partition 
 epochs go on          neither the leader epoch nor the partition epoch of a replica goes back while its broker lives
 epochs of the log     the leader epochs that a replica has noted lie within its log, and a follower that takes records
                       of its leader has noted the same as the leader for all that both have
-stable                a leader's last stable offset is below every transaction whose marker is not committed
+stable                a leader's last stable offset is below every transaction whose marker is not committed, but for
+                      markers from before a start: as in Kafka, a snapshot of producers does not say what ended
 synced                with `flush.messages=1` nothing is committed that the disk of its leader has not synced
 
 A replica whose host lost power may be shorter than its leader knows, until it has fetched again: `progress` passes over
@@ -35,9 +36,11 @@ _TRANSACTIONAL: Final = ("orders",)
 class _OpenTransactions:
     """The transactions of one log, by its batches, that have no marker or one that may still be lost."""
 
-    def __init__(self) -> None:
+    def __init__(self, log_end_offset: int) -> None:
         self._generation = -1
         self._next = 0
+        self._loaded_end = log_end_offset
+        """Markers below it were there when the log was opened or cut off."""
         self._open: dict[int, int] = {}
         """The first offset of the transaction of each producer."""
         self._ended: list[tuple[int, int]] = []
@@ -47,6 +50,8 @@ class _OpenTransactions:
         log = partition.log
         positions = log.positions
         if positions.generation != self._generation:
+            if self._generation >= 0:
+                self._loaded_end = positions.log_end_offset
             self._generation, self._next = positions.generation, positions.log_start_offset
             self._open.clear()
             self._ended.clear()
@@ -55,7 +60,7 @@ class _OpenTransactions:
             self._next = header.next_offset
             if header.is_control:
                 first = self._open.pop(header.producer_id, None)
-                if first is not None:
+                if first is not None and header.base_offset >= self._loaded_end:
                     self._ended.append((first, header.base_offset))
             elif header.is_transactional:
                 self._open.setdefault(header.producer_id, header.base_offset)
@@ -81,6 +86,8 @@ class ReplicaRules:
             return
         self._check_epochs(broker, partition)
         self._check_noted_epochs(broker, partition)
+        if partition.topic in _TRANSACTIONAL and partition not in self._open:
+            self._open[partition] = _OpenTransactions(partition.log.log_end_offset)
         if partition.is_leader:
             self._check_followers(broker, partition)
             self._check_known_isr(broker, partition)
@@ -162,7 +169,7 @@ class ReplicaRules:
         if partition.topic not in _TRANSACTIONAL:
             return
         positions = partition.log.positions
-        transactions = self._open.setdefault(partition, _OpenTransactions())
+        transactions = self._open[partition]
         transactions.follow(partition)
         limit = transactions.first_unstable(positions.high_watermark)
         if limit is not None and positions.last_stable_offset > limit:
