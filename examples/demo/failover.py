@@ -115,7 +115,7 @@ class _Load(threading.Thread):
     def run(self) -> None:
         try:
             self._produce()
-        except Exception as failure:
+        except Exception as failure:  # noqa: BLE001 - raised again by whoever waits for the thread
             self._failure = failure
 
     def _produce(self) -> None:

@@ -71,7 +71,7 @@ class OrderStream(threading.Thread):
             with Producer({"bootstrap.servers": self._servers, "linger.ms": 20}) as producer:
                 self._send_all(producer)
                 producer.flush()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - shown by whoever waits for the thread
             self.error = error
 
     def stop(self) -> None:

@@ -97,7 +97,7 @@ class _Reader(threading.Thread):
     def run(self) -> None:
         try:
             self._consume()
-        except Exception as failure:
+        except Exception as failure:  # noqa: BLE001 - raised again by whoever waits for the thread
             self._failure = failure
 
     def _consume(self) -> None:

@@ -87,7 +87,7 @@ async def _pump(
             await queue.put(tick)
             if not is_wanted() or asyncio.get_running_loop().time() > until:
                 break
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the page shows it
         last = error
     finally:
         # The page must learn of the end even if it was slow to take what came before.

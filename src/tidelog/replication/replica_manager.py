@@ -305,7 +305,7 @@ class ReplicaManager:
             for callback in callbacks:
                 try:
                     callback()
-                except Exception as cause:
+                except Exception as cause:  # noqa: BLE001 - one callback's failure is not the others'
                     self._timer.report(callback, cause)
             self._is_gathering = False
         dirty = self._dirty
@@ -325,7 +325,7 @@ class ReplicaManager:
                 try:
                     if not request.try_complete():
                         self._delay(request)
-                except Exception as cause:
+                except Exception as cause:  # noqa: BLE001 - one request's failure is not the others'
                     self._fail(request, cause)
         if self._grown:
             grown, self._grown = self._grown, []
@@ -356,7 +356,7 @@ class ReplicaManager:
             logger.warning("%s-%d cannot be written for now: %s", *partition.key, error)
             self.staged(partition)
             return
-        except Exception as cause:
+        except Exception as cause:  # noqa: BLE001 - one log's failure is not the others'
             # What is not written is not acknowledged: the produces of this log wait until they time out.
             self._timer.report(partition.key, cause)
             return
@@ -386,7 +386,7 @@ class ReplicaManager:
         """A request cannot be answered; the others of the turn can."""
         try:
             request.fail(cause)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - one request's failure is not the others'
             self._timer.report(request, error)
 
     @property
@@ -629,7 +629,7 @@ class ReplicaManager:
         logger.error("log directory %s failed (%s): %d partitions go offline", directory, failure.cause, len(failed))
         try:
             self._on_log_dir_failure(failure)
-        except Exception as cause:
+        except Exception as cause:  # noqa: BLE001 - the partitions go offline whatever the listener does
             self._timer.report(failure, cause)
         for partition in failed:
             self._complete_all(partition.key)

@@ -133,7 +133,7 @@ class WideFetches:
         for fetch in tuple(self._under_way):
             try:
                 fetch.changed(key)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - one fetch's failure is not the others'
                 self.discard(fetch)
                 fetch.fail(error)
 

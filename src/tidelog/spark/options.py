@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from tidelog.spark.command_config import COMMAND_CONFIG, read_command_config
+from tidelog.spark.sentences import ForeseenError
 
 _KAFKA_PREFIX: Final = "kafka."
 _FLAGS: Final = {"true": True, "false": False}
@@ -28,7 +29,7 @@ _UNITS_MS: Final = {
 _DURATION: Final = re.compile(r"([0-9]{1,18})\s*([a-z]*)")
 
 
-class OptionError(ValueError):
+class OptionError(ForeseenError, ValueError):
     """An invalid option; the text names the option, its value and what to set instead."""
 
 

@@ -10,6 +10,10 @@ from functools import cache
 from types import TracebackType
 
 
+class ForeseenError(Exception):
+    """An error of the source or the sink whose text says what happened and what to change."""
+
+
 class plainly(ContextDecorator):  # noqa: N801 - used as a statement
     """`with plainly():` or `@plainly()`: errors whose text says all come out of it without frames and causes."""
 
@@ -25,23 +29,9 @@ class plainly(ContextDecorator):  # noqa: N801 - used as a statement
 
 @cache
 def _foreseen() -> tuple[type[Exception], ...]:
-    """Imported when something has gone wrong: modules of the sink are not for the source, nor the other way round."""
+    """Imported when something has gone wrong: most readers and writers never need these modules."""
     from tidelog.client.errors import ClientError
     from tidelog.records.errors import CorruptRecordError
-    from tidelog.spark.options import OptionError
-    from tidelog.spark.sink.errors import SinkError
-    from tidelog.spark.source.arrow_rows import MalformedTimestamp
-    from tidelog.spark.source.data_loss import DataLossError
-    from tidelog.spark.source.fetching import FetchTimeout
     from tidelog.wire.errors import ApiError
 
-    return (
-        OptionError,
-        SinkError,
-        DataLossError,
-        FetchTimeout,
-        MalformedTimestamp,
-        CorruptRecordError,
-        ClientError,
-        ApiError,
-    )
+    return (ForeseenError, CorruptRecordError, ClientError, ApiError)

@@ -98,7 +98,7 @@ class ThreadRunner:
         try:
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 runner.run(self._serve(server))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again where the server was started
             if not self._started.done():
                 self._started.set_exception(error)
             self._ended.set_exception(error)

@@ -3,6 +3,7 @@
 from typing import Final
 
 from tidelog.client.errors import ClientError, DeadlinePassed
+from tidelog.spark.sentences import ForeseenError
 from tidelog.wire.errors import ApiError, ErrorCode
 
 _FENCED: Final = frozenset(
@@ -28,7 +29,7 @@ _ONE_ATTEMPT: Final = (
 )
 
 
-class SinkError(RuntimeError):
+class SinkError(ForeseenError, RuntimeError):
     """The sink failed; the text names the reason and the setting to change."""
 
 

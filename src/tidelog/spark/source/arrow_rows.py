@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.records.kernels.arrow_decode import BinaryColumn, Columns
+from tidelog.spark.sentences import ForeseenError
 from tidelog.spark.source.columns import HEADERS, Projection
 
 ROWS_MAX: Final = 10_000
@@ -21,7 +22,7 @@ _MICROS_MAX: Final = 2**63 - 1
 _MICROS_MIN: Final = -(2**63)
 
 
-class MalformedTimestamp(ValueError):  # noqa: N818 - says what was found
+class MalformedTimestamp(ForeseenError, ValueError):  # noqa: N818 - says what was found
     """A record's time is beyond what Spark's timestamps reach."""
 
 

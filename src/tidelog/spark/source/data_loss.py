@@ -8,6 +8,7 @@ import logging
 from typing import Final
 
 from tidelog.client.types import TopicPartition
+from tidelog.spark.sentences import ForeseenError
 
 LOG: Final = logging.getLogger("tidelog.spark.source")
 
@@ -26,7 +27,7 @@ _ADVICE: Final = (
 )
 
 
-class DataLossError(RuntimeError):
+class DataLossError(ForeseenError, RuntimeError):
     """Records were lost before they were read, and `failOnDataLoss` is true."""
 
 

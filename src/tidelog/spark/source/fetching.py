@@ -16,6 +16,7 @@ from tidelog.client.errors import BrokerUnavailable, InvalidReply
 from tidelog.client.patience import Patience
 from tidelog.client.types import TopicPartition
 from tidelog.records.errors import CorruptRecordError
+from tidelog.spark.sentences import ForeseenError
 from tidelog.spark.source.batch_walk import modernised, walk_batches
 from tidelog.spark.source.data_loss import DELETED, RETENTION, TRUNCATED, DataLoss
 from tidelog.spark.source.ranges import OffsetRange
@@ -32,7 +33,7 @@ GONE_S: Final = 3.0
 """A broker that has just started knows little for a moment. A partition that is unknown for so long is deleted."""
 
 
-class FetchTimeout(RuntimeError):  # noqa: N818 - says what happened
+class FetchTimeout(ForeseenError, RuntimeError):  # noqa: N818 - says what happened
     """No records were received within `kafkaConsumer.pollTimeoutMs`."""
 
 

@@ -256,7 +256,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 future.set_exception(error)
             except StoreUnavailableError:
                 return False  # a real store waits for its connection
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - raised again where the call is awaited
                 future.set_exception(error)
             else:
                 future.set_result(result)

@@ -163,7 +163,7 @@ class BrokerProcess(Process):
     async def _serve(self, server: Server, loop: SimulatedLoop) -> None:
         try:
             await server.start()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - told; the process starts again
             self.world.tell(self.name, f"does not start: {error}")
             self._leave(loop)
             self._restart_soon()

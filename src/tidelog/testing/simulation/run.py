@@ -121,7 +121,7 @@ def run_seed(
             _simulate(report, swarm, brokers)
         except SimulationFailed as failure:
             report.anomalies.append(str(failure).partition("\n")[0])
-        except Exception as error:  # a defect of a broker, a client or the simulator, found by this seed like any other
+        except Exception as error:  # noqa: BLE001 - a defect that this seed has found
             report.anomalies.append(f"exception: {error!r}")
             report.story += "".join(traceback.format_exception(error)).splitlines()
         report.anomalies += failed_requests.found

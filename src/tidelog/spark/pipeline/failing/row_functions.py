@@ -34,7 +34,7 @@ def error_of(error: BaseException) -> Error:
 def _text_of(value: object, shown: Callable[[object], str]) -> str:
     try:
         return shown(value)
-    except Exception:
+    except Exception:  # noqa: BLE001 - `__str__` of the application's
         return f"{type(value).__name__}, whose text cannot be shown"
 
 
@@ -70,7 +70,7 @@ def run_rows(
                 raise
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - code of the application; the row fails
                 errors[index] = error_of(error)
             kept[index] = results[index] is not DROP
     note(IDLE)
@@ -125,7 +125,7 @@ def _in_parts(
             yield part, _checked_batch(function(inputs.take(part)), fields, len(part))
         except KeyboardInterrupt:
             raise
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - code of the application; the rows fail
             if len(part) == _WORTH_HALVING:
                 errors[part[0]] = error_of(error)
             else:
@@ -179,7 +179,7 @@ def _rows_of(inputs: "pa.RecordBatch", errors: list[Error | None]) -> list[dict[
     try:
         rows: list[dict[str, Any]] = inputs.to_pylist()
         return rows
-    except Exception:
+    except Exception:  # noqa: BLE001 - PyArrow raises many types; rows are read one by one
         return [_row_of(inputs.slice(index, 1), index, errors) for index in range(inputs.num_rows)]
 
 
@@ -188,7 +188,7 @@ def _row_of(row: "pa.RecordBatch", index: int, errors: list[Error | None]) -> di
     for name, column in zip(row.schema.names, row.columns, strict=True):
         try:
             (values[name],) = column.to_pylist()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - PyArrow raises many types; the row fails
             if errors[index] is None:
                 failure = error_of(error)
                 errors[index] = {**failure, "message": _sound(f"column {name!r} cannot be read: {failure['message']}")}
@@ -205,7 +205,7 @@ def _column(values: list[Any], field: "pa.Field", errors: list[Error | None]) ->
 
     try:
         return pa.array(values, field.type)
-    except Exception:
+    except Exception:  # noqa: BLE001 - PyArrow raises many types; values are tried one by one
         return pa.array([_fitting(index, value, field, errors) for index, value in enumerate(values)], field.type)
 
 
@@ -214,7 +214,7 @@ def _fitting(index: int, value: Any, field: "pa.Field", errors: list[Error | Non
 
     try:
         pa.array([value], field.type)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - PyArrow raises many types; the row fails
         if errors[index] is None:
             shown, why = _text_of(value, repr), _text_of(error, str)
             errors[index] = error_of(TypeError(f"column {field.name!r} is {field.type}, not {shown}: {why}"))

@@ -248,13 +248,13 @@ def _serve(
                 reply: bytes | pa.Buffer
                 try:
                     kind, reply = _BATCH, _packed(work(_unpacked(data), function, note))
-                except BaseException as error:
+                except BaseException as error:  # noqa: BLE001 - sent to the parent
                     kind, reply = _ERROR, f"{type(error).__name__}: {error}".encode("utf-8", "replace")
             sys.stdout.flush()
             sys.stderr.flush()
             _send(to_write, kind, reply, 0.0)
         os._exit(0)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - a forked child must never return
         os._exit(1)
 
 

@@ -42,6 +42,6 @@ def plan_problems(pipeline: Pipeline, spark: "SparkSession") -> list[Problem]:
                     selected(computation.for_tables(planned.results), sink.columns, sink)
     except PipelineError as error:
         return [Problem("steps", str(error))]
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - Spark's or the application's; it is what `validate` reports
         return [Problem("steps", in_a_sentence(error))]
     return []

@@ -180,7 +180,7 @@ class Supervisor:
             elif each.is_over is not None and each.is_over():
                 self._halt(each)
                 self._end(each, State.DONE)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - one pipeline's failure is not the others'
             self._fail(each, error)
 
     def _start(self, each: _Supervised) -> None:
@@ -227,7 +227,7 @@ class Supervisor:
             try:
                 self._halt(each)
                 failure = None if each.queries is None else each.queries.failure()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the pipeline's failure, whatever it is
                 failure = error
             if failure is None:
                 self._end(each, State.STOPPED)
