@@ -10,7 +10,7 @@ BREW_DEPS := redis postgresql kcat chromedriver krb5
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long unit simulate gauntlet chaos spark-kills lint format bench docs release test-deps clean
+.PHONY: help setup demo test test-long unit simulate gauntlet mutants chaos spark-kills lint format bench docs release test-deps clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -46,6 +46,10 @@ simulate: setup ## simulated clusters under faults: SEEDS=100 from FIRST=0, MINU
 
 gauntlet: setup ## plants known mistakes and shows which seeds and tests find them: ONLY=replication, SEEDS=200, KEEP=1
 	$(BIN)/python -m tests.gauntlet $(if $(ONLY),--only $(ONLY)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(KEEP),--keep)
+
+mutants: setup ## changes the pure cores at random and shows which changes no test notices: ROOM=groups, SAMPLE=50, SEED=0
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutants]'
+	$(BIN)/python -m tests.mutants $(if $(ROOM),--room $(ROOM)) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
 
 chaos: setup ## three real brokers under faults and other people's clients: SCHEDULES=30, or SEED=7 alone
 	$(BIN)/python -m tests.compat.chaos $(if $(SEED),--seed $(SEED)) $(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(FIRST),--first $(FIRST)) $(if $(JAVA),--java)
