@@ -56,7 +56,8 @@ def pair_fields(cls: type[Declared], kio_cls: Any, version: int) -> list[tuple[s
 
 
 def _plain(name: str) -> str:
-    return name.removesuffix("_ms")
+    # A name that Python uses has an underscore after it in kio.
+    return name.removesuffix("_ms").removesuffix("_")
 
 
 def restrictions(cls: type[Message], kio_cls: Any, version: int) -> Restrict:
