@@ -57,6 +57,8 @@ class ShareGroupRules:
     isolation_level: int = 0
     auto_offset_reset: str = "latest"
     """`earliest`, `latest`, or milliseconds before now."""
+    can_renew: bool = True
+    """Whether members may renew their locks."""
     sessions_max: int = 2_000
 
 

@@ -183,6 +183,9 @@ async def _acknowledge(
     for key, entries in acks.items():
         try:
             _check_types(entries, is_renewal=is_renewal and context.api_version >= _RENEW_FROM)
+            if is_renewal and not rules.can_renew:
+                text = f"share.renew.acknowledge.enable is false for {member.group_id}"
+                raise ApiError(ErrorCode.INVALID_REQUEST, text)
             _check_topic(key[0], context)
             led = await shares.get(ShareKey(member.group_id, *key))
             future = shares.acknowledge(led, member.member_id, entries, rules)
