@@ -144,7 +144,7 @@ def _acks_of(topics: Iterable[Any]) -> dict[TopicIdPartition, list[Ack]]:
         for entry in topic.partitions:
             if entry.acknowledgement_batches:
                 found.setdefault((topic.topic_id, entry.partition_index), []).extend(
-                    Ack(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+                    Ack(batch.first_offset, batch.last_offset, batch.acknowledge_types, batch.delay_ms)
                     for batch in entry.acknowledgement_batches
                 )
     return found
