@@ -82,11 +82,14 @@ class ShareMember:
         records_max: int = 500,
         is_strict: bool = False,
         epoch: int | None = None,
+        delay_ms: int = -1,
     ) -> Delivered:
         """Acknowledge, then lock records; an epoch of 0 begins a session again."""
         sent = self.epoch if epoch is None else epoch
         batches = [
-            fetching.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
+            fetching.AcknowledgementBatch(
+                first_offset=first, last_offset=last, acknowledge_types=list(types), delay_ms=delay_ms
+            )
             for first, last, types in acks
         ]
         entry = fetching.FetchPartition(partition_index=self.partition, acknowledgement_batches=batches)
@@ -122,11 +125,15 @@ class ShareMember:
             if any(code in _RETRIED for code in self.codes):
                 time.sleep(0.1)
 
-    def acknowledge(self, *acks: tuple[int, int, Sequence[int]], epoch: int | None = None) -> ErrorCode:
+    def acknowledge(
+        self, *acks: tuple[int, int, Sequence[int]], epoch: int | None = None, delay_ms: int = -1
+    ) -> ErrorCode:
         """Acknowledge without fetching; the error of the request or of the partition."""
         sent = self.epoch if epoch is None else epoch
         batches = [
-            acknowledging.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
+            acknowledging.AcknowledgementBatch(
+                first_offset=first, last_offset=last, acknowledge_types=list(types), delay_ms=delay_ms
+            )
             for first, last, types in acks
         ]
         entry = acknowledging.AcknowledgePartition(partition_index=self.partition, acknowledgement_batches=batches)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from tidelog.config.declaration import Check
@@ -83,6 +84,55 @@ def _match_problem(value: tuple[str, ...]) -> str | None:
     return None
 
 
+_DELAY: Final = re.compile(r"(\d{1,12})(ms|s|m|h|d)?")
+_UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DELAYS_MAX: Final = 100
+DELAY_MS_MAX: Final = 366 * 86_400_000
+_DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+_DURATION_UNITS_MS: Final = (86_400_000, 3_600_000, 60_000, 1000)
+
+
+def delay_ms(text: str) -> int:
+    """Milliseconds of `500ms`, `10s`, `5m`, `2h` or `1d`; raises ValueError."""
+    found = _DELAY.fullmatch(text.strip())
+    value = -1 if found is None else int(found[1]) * _UNITS_MS[found[2] or ""]
+    if not 0 <= value <= DELAY_MS_MAX:
+        raise ValueError(f"{text!r} is not a delay of at most 366 days, such as 500ms, 10s, 5m, 2h or 1d")
+    return value
+
+
+def _delays_problem(value: tuple[str, ...]) -> str | None:
+    if len(value) > _DELAYS_MAX:
+        return f"{len(value)} delays, the most is {_DELAYS_MAX}"
+    try:
+        for each in value:
+            delay_ms(each)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def reset_age_ms(text: str) -> int | None:
+    """The milliseconds of `by_duration:PT1H`; None for `earliest` and `latest`. Raises ValueError for anything else."""
+    if text.lower() in ("earliest", "latest"):
+        return None
+    kind, _, duration = text.partition(":")
+    found = _DURATION.fullmatch(duration.upper())
+    if kind.lower() != "by_duration" or found is None or not any(found.groups()):
+        raise ValueError(f"{text!r} is not earliest, latest or by_duration:PnDTnHnMn.nS")
+    return round(sum(float(part or 0) * unit for part, unit in zip(found.groups(), _DURATION_UNITS_MS, strict=True)))
+
+
+def _reset_problem(value: str) -> str | None:
+    try:
+        reset_age_ms(value)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+RETRY_DELAYS: Final = Check("delays such as `10s,1m,10m`", _delays_problem)
+SHARE_RESET: Final = Check("`earliest`, `latest`, or `by_duration:` and a duration such as `PT1H`", _reset_problem)
 CLIENT_MATCH: Final = Check("`name=pattern` pairs", _match_problem)
 MIGRATION_POLICY: Final = Check(", ".join(MIGRATION_POLICIES), _migration_problem)
 REBALANCE_PROTOCOLS: Final = Check("classic, consumer", _protocols_problem)

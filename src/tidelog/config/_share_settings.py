@@ -27,6 +27,36 @@ class ShareGroupSettings(Settings, area="Share groups"):
     group_share_partition_max_record_locks: int = setting(
         "group.share.partition.max.record.locks", 2000, at_least=100, at_most=10_000,
         doc="Most records of one partition that a share group has in flight.")
+    group_share_min_session_timeout_ms: int = setting(
+        "group.share.min.session.timeout.ms", 45 * SECOND_MS, at_least=1,
+        doc="Least `share.session.timeout.ms` that a group may have for itself.")
+    group_share_max_session_timeout_ms: int = setting(
+        "group.share.max.session.timeout.ms", 60 * SECOND_MS, at_least=1,
+        doc="Greatest `share.session.timeout.ms` that a group may have for itself.")
+    group_share_min_heartbeat_interval_ms: int = setting(
+        "group.share.min.heartbeat.interval.ms", 5 * SECOND_MS, at_least=1,
+        doc="Least `share.heartbeat.interval.ms` that a group may have for itself.")
+    group_share_max_heartbeat_interval_ms: int = setting(
+        "group.share.max.heartbeat.interval.ms", 15 * SECOND_MS, at_least=1,
+        doc="Greatest `share.heartbeat.interval.ms` that a group may have for itself.")
+    group_share_min_record_lock_duration_ms: int = setting(
+        "group.share.min.record.lock.duration.ms", 15 * SECOND_MS, at_least=1000, at_most=30_000,
+        doc="Least `share.record.lock.duration.ms` that a group may have for itself.")
+    group_share_max_record_lock_duration_ms: int = setting(
+        "group.share.max.record.lock.duration.ms", 60 * SECOND_MS, at_least=30_000, at_most=3_600_000,
+        doc="Greatest `share.record.lock.duration.ms` that a group may have for itself.")
+    group_share_min_delivery_count_limit: int = setting(
+        "group.share.min.delivery.count.limit", 2, at_least=2, at_most=5,
+        doc="Least `share.delivery.count.limit` that a group may have for itself.")
+    group_share_max_delivery_count_limit: int = setting(
+        "group.share.max.delivery.count.limit", 10, at_least=5, at_most=25,
+        doc="Greatest `share.delivery.count.limit` that a group may have for itself.")
+    group_share_min_partition_max_record_locks: int = setting(
+        "group.share.min.partition.max.record.locks", 100, at_least=100, at_most=2000,
+        doc="Least `share.partition.max.record.locks` that a group may have for itself.")
+    group_share_max_partition_max_record_locks: int = setting(
+        "group.share.max.partition.max.record.locks", 10_000, at_least=2000, at_most=20_000,
+        doc="Greatest `share.partition.max.record.locks` that a group may have for itself.")
     group_share_max_share_sessions: int = setting(
         "group.share.max.share.sessions", 2000, at_least=1, doc="Most share sessions on a broker.")
     share_coordinator_state_topic_num_partitions: int = setting(

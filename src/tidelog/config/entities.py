@@ -27,6 +27,50 @@ class GroupConfig(Settings, scope="group"):
     consumer_heartbeat_interval_ms: int = setting(
         "consumer.heartbeat.interval.ms", 5 * SECOND_MS, at_least=1, synonyms=("group.consumer.heartbeat.interval.ms",),
         doc="Heartbeat interval of members; for groups of the newer protocol (KIP-848).")
+    share_session_timeout_ms: int = setting(
+        "share.session.timeout.ms", 45 * SECOND_MS, at_least=1, synonyms=("group.share.session.timeout.ms",),
+        doc="Remove a member of a share group that sends no heartbeat for this long.")
+    share_heartbeat_interval_ms: int = setting(
+        "share.heartbeat.interval.ms", 5 * SECOND_MS, at_least=1, synonyms=("group.share.heartbeat.interval.ms",),
+        doc="Heartbeat interval of members of a share group.")
+    share_record_lock_duration_ms: int = setting(
+        "share.record.lock.duration.ms", 30 * SECOND_MS, at_least=1000,
+        synonyms=("group.share.record.lock.duration.ms",),
+        doc="How long a member of a share group holds a record before it is delivered to another.")
+    share_delivery_count_limit: int = setting(
+        "share.delivery.count.limit", 5, at_least=2, synonyms=("group.share.delivery.count.limit",),
+        doc="A record that was delivered this often and not accepted is archived.")
+    share_partition_max_record_locks: int = setting(
+        "share.partition.max.record.locks", 2000, at_least=100, synonyms=("group.share.partition.max.record.locks",),
+        doc="Most records of one partition that a share group has in flight.")
+    share_auto_offset_reset: str = setting(
+        "share.auto.offset.reset", "latest", validator=checks.SHARE_RESET,
+        doc="Where a share group begins in a partition that it has not read: `latest`, `earliest`, or so long ago.")
+    share_isolation_level: str = setting(
+        "share.isolation.level", "read_uncommitted", one_of=("read_uncommitted", "read_committed"),
+        doc="Whether a share group gets records of transactions that are open or aborted.")
+    share_renew_acknowledge_enable: bool = setting(
+        "share.renew.acknowledge.enable", True,
+        doc="Let members of a share group renew the locks of records (KIP-1222).")
+    share_retry_delays: tuple[str, ...] = setting(
+        "share.retry.delays", (), validator=checks.RETRY_DELAYS,
+        doc="How long a record of a share group waits after its first, second, … delivery, when it was released or its "
+            "lock has ended; the last one holds for all later deliveries. Not in Kafka.")
+
+    @property
+    def retry_delays_ms(self) -> tuple[int, ...]:
+        """`share.retry.delays`."""
+        return tuple(checks.delay_ms(each) for each in self.share_retry_delays)
+
+    @property
+    def reads_committed(self) -> bool:
+        """`share.isolation.level`."""
+        return self.share_isolation_level == "read_committed"
+
+    @property
+    def reset_age_ms(self) -> int | None:
+        """How long before now a share group begins; None if `share_auto_offset_reset` is a word."""
+        return checks.reset_age_ms(self.share_auto_offset_reset)
 
 
 class ClientMetricsConfig(Settings, scope="subscription"):
@@ -51,6 +95,17 @@ _BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
     "consumer.heartbeat.interval.ms": (
         "group_consumer_min_heartbeat_interval_ms",
         "group_consumer_max_heartbeat_interval_ms",
+    ),
+    "share.session.timeout.ms": ("group_share_min_session_timeout_ms", "group_share_max_session_timeout_ms"),
+    "share.heartbeat.interval.ms": ("group_share_min_heartbeat_interval_ms", "group_share_max_heartbeat_interval_ms"),
+    "share.record.lock.duration.ms": (
+        "group_share_min_record_lock_duration_ms",
+        "group_share_max_record_lock_duration_ms",
+    ),
+    "share.delivery.count.limit": ("group_share_min_delivery_count_limit", "group_share_max_delivery_count_limit"),
+    "share.partition.max.record.locks": (
+        "group_share_min_partition_max_record_locks",
+        "group_share_max_partition_max_record_locks",
     ),
 }
 """The broker's settings that bound a group's, by field."""
@@ -77,6 +132,9 @@ def checked_group(overrides: Mapping[str, str], broker: BrokerConfig) -> GroupCo
     if config.consumer_session_timeout_ms <= config.consumer_heartbeat_interval_ms:
         text = "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"
         raise ConfigError(text, setting="consumer.session.timeout.ms")
+    if config.share_session_timeout_ms <= config.share_heartbeat_interval_ms:
+        text = "share.session.timeout.ms must be greater than share.heartbeat.interval.ms"
+        raise ConfigError(text, setting="share.session.timeout.ms")
     return config
 
 

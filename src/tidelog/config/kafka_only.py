@@ -44,11 +44,6 @@ _REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "remote.log.storage.manager.impl.prefix", "remote.log.storage.system.enable",
     ),
     "share groups are limited by their members and sessions": ("group.share.max.groups",),
-    "share groups have no times of their own that it could bound": (
-        "group.share.max.heartbeat.interval.ms", "group.share.max.record.lock.duration.ms",
-        "group.share.max.session.timeout.ms", "group.share.min.heartbeat.interval.ms",
-        "group.share.min.record.lock.duration.ms", "group.share.min.session.timeout.ms",
-    ),
     "the assignors `uniform` and `range` are built in": ("group.consumer.assignors",),
     "coordinators run on the event loop, which writes once in each turn": (
         "group.coordinator.append.linger.ms", "group.coordinator.threads",

@@ -1,8 +1,12 @@
 """One partition as one share group sees it: which records are available, locked or done (KIP-932).
 
-    AVAILABLE  --acquire-->  ACQUIRED  --accept-->          ACKNOWLEDGED
-        ^                        |     --reject, gap-->     ARCHIVED
-        +---release, timeout-----+     --too many times-->  ARCHIVED
+    AVAILABLE  --acquire-->  ACQUIRED  --accept-->                  ACKNOWLEDGED
+        ^                        |     --gap-->                     ARCHIVED
+        +---release, timeout-----+     --reject, too many times-->  ARCHIVED, or by way of ARCHIVING
+
+What is released, or whose lock has timed out, may have to wait: a group has delays by the count of deliveries, and a
+release may bring its own. A group with dead letters has an owner that writes them: it takes what is ARCHIVING and
+stored as such (`take_letters`), and says when their dead letters are there (`letters_written`).
 
 The range in flight begins at `start_offset`, before which everything is done, and ends at `end_offset`, from which on
 nothing was delivered. An acknowledgement takes effect when it is stored: until then its records stay locked, and if
@@ -25,7 +29,9 @@ from tidelog.sharing.runs import (
     ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
+    FINAL,
     Change,
     DeliveryState,
     Run,
@@ -35,6 +41,8 @@ from tidelog.sharing.runs import (
 from tidelog.wire.errors import ApiError, ErrorCode
 
 NO_DEADLINE: Final = 2**63 - 1
+DELAY_MS_MAX: Final = 366 * 86_400_000
+"""The longest delay that a release may bring."""
 
 
 class AckType(IntEnum):
@@ -51,8 +59,9 @@ _TARGETS: Final = {
     AckType.GAP: ARCHIVED,
     AckType.ACCEPT: ACKNOWLEDGED,
     AckType.RELEASE: AVAILABLE,
-    AckType.REJECT: ARCHIVED,
 }
+_KEPT: Final = FINAL | {ARCHIVING}
+"""States of stored records that are not delivered any more."""
 
 
 class Ack(NamedTuple):
@@ -61,6 +70,8 @@ class Ack(NamedTuple):
     first_offset: int
     last_offset: int
     types: Sequence[int]
+    delay_ms: int = -1
+    """How long what is released waits; -1: as long as the group's settings say."""
 
 
 class ReadBatch(NamedTuple):
@@ -70,6 +81,18 @@ class ReadBatch(NamedTuple):
     last_offset: int
     is_delivered: bool = True
     """False for what no consumer may or need see: aborted records, control batches, batches without records."""
+
+
+class Letter(NamedTuple):
+    """Records whose dead letter is to be written."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    is_rejected: bool
+    """By a consumer; otherwise they were delivered too often."""
+    may_be_written: bool
+    """A leader before this one may have written it."""
 
 
 class Acquired(NamedTuple):
@@ -89,6 +112,13 @@ class ShareLimits:
     records_in_flight_max: int = 2_000
     retry_delays_ms: tuple[int, ...] = ()
     """How long a released record waits after its first, second, … delivery; the last one holds for all later ones."""
+    has_dead_letters: bool = False
+    """Whether what is rejected or delivered too often is written to another topic before it is archived."""
+
+    @property
+    def failed(self) -> DeliveryState:
+        """What a record becomes that is rejected or was delivered too often."""
+        return ARCHIVING if self.has_dead_letters else ARCHIVED
 
     def retry_delay_ms(self, delivery_count: int) -> int:
         delays = self.retry_delays_ms
@@ -109,23 +139,57 @@ class Write(NamedTuple):
 class SharePartition:
     """The state of one partition for one group, on the broker that leads the partition."""
 
-    __slots__ = ("_dirty", "_in_flight", "_runs", "_stored_start", "_unsent", "_write", "end_offset", "start_offset")
+    __slots__ = (
+        "_dirty",
+        "_in_flight",
+        "_letters",
+        "_old_letters",
+        "_runs",
+        "_stored_start",
+        "_unsent",
+        "_wall_ahead_ms",
+        "_write",
+        "end_offset",
+        "start_offset",
+    )
 
-    def __init__(self, start_offset: int, batches: Iterable[StateBatch] = (), *, is_stored: bool = True) -> None:
-        """As it was stored. Records between stored batches were delivered, if at all, without an acknowledgement."""
+    def __init__(
+        self,
+        start_offset: int,
+        batches: Iterable[StateBatch] = (),
+        *,
+        is_stored: bool = True,
+        wall_ahead_ms: int = 0,
+        limits: ShareLimits | None = None,
+    ) -> None:
+        """As it was stored. Records between stored batches were delivered, if at all, without an acknowledgement.
+
+        `wall_ahead_ms` is the wall clock's time less that of the clock that deadlines are of: what is stored must mean
+        the same to other brokers.
+        """
         self.start_offset = start_offset
         self.end_offset = start_offset
         self._runs = Runs()
         self._dirty: list[tuple[int, int]] = []
+        self._letters: list[tuple[int, int]] = []
+        """What is stored as being archived, and not taken yet."""
+        self._old_letters: list[tuple[int, int]] = []
+        """The same, of a leader before this one: it may have written their dead letters."""
+        self._wall_ahead_ms = wall_ahead_ms
         self._unsent: list[Change] = []
         self._write: Write | None = None
         self._stored_start = start_offset if is_stored else -1
-        for first, last, state, count in sorted(batches):
+        for first, last, state, count, available_at_ms in sorted(batches):
             if last < self.end_offset:
                 continue
             if first > self.end_offset:
                 self._extend(first - 1, AVAILABLE)
-            self._extend(last, DeliveryState(state) if state in (ACKNOWLEDGED, ARCHIVED) else AVAILABLE, count)
+            run = self._extend(last, DeliveryState(state) if state in _KEPT else AVAILABLE, count)
+            if run.state is AVAILABLE and available_at_ms > 0:
+                run.deadline_ms = max(available_at_ms - wall_ahead_ms, 1)
+            elif run.state is ARCHIVING:
+                run.is_rejected = limits is None or count < limits.delivery_count_limit
+                self._old_letters.append((run.first, run.last))
         self._in_flight = sum(len(run) for run in self._runs if not run.is_done)
         self._advance()
 
@@ -293,17 +357,15 @@ class SharePartition:
         records lie before the start.
         """
         pieces = self._pieces_of(acks)
-        for first, last, _ in pieces:
+        for first, last, *_ in pieces:
             self._check_held(member_id, first, last)
         change = Change()
-        for first, last, kind in pieces:
+        for first, last, kind, delay_ms in pieces:
             for run in self._runs.cut_out(first, last):
                 if kind is AckType.RENEW:
                     run.deadline_ms = now_ms + limits.lock_ms
                     continue
-                run.target = _TARGETS[kind]
-                if kind is AckType.RELEASE and run.count >= limits.delivery_count_limit:
-                    run.target = ARCHIVED
+                _aim(run, kind, delay_ms, now_ms, limits)
                 run.change = change
                 change.runs.append(run)
         if not change.runs:
@@ -312,23 +374,23 @@ class SharePartition:
         self._unsent.append(change)
         return change
 
-    def _pieces_of(self, acks: Sequence[Ack]) -> list[tuple[int, int, AckType]]:
-        """Ranges of one type each, in order and from the start on."""
-        pieces: list[tuple[int, int, AckType]] = []
+    def _pieces_of(self, acks: Sequence[Ack]) -> list[tuple[int, int, AckType, int]]:
+        """Ranges of one type each and their delays, in order and from the start on."""
+        pieces: list[tuple[int, int, AckType, int]] = []
         for ack in sorted(acks):
             check_ack(ack)
             if pieces and ack.first_offset <= pieces[-1][1]:
                 raise ApiError(ErrorCode.INVALID_RECORD_STATE, f"offset {ack.first_offset} is acknowledged twice")
             first = ack.first_offset
             if len(ack.types) == 1:
-                pieces.append((first, ack.last_offset, AckType(ack.types[0])))
+                pieces.append((first, ack.last_offset, AckType(ack.types[0]), ack.delay_ms))
                 continue
             for kind, group in groupby(ack.types):
                 last = first + sum(1 for _ in group) - 1
-                pieces.append((first, last, AckType(kind)))
+                pieces.append((first, last, AckType(kind), ack.delay_ms))
                 first = last + 1
         start = self.start_offset
-        return [(max(first, start), last, kind) for first, last, kind in pieces if last >= start]
+        return [(max(first, start), last, kind, delay) for first, last, kind, delay in pieces if last >= start]
 
     def _check_held(self, member_id: str, first: int, last: int) -> None:
         if last >= self.end_offset:
@@ -349,8 +411,9 @@ class SharePartition:
                 continue
             has_changed = True
             if run.state is ACQUIRED:
-                self._free(run, limits)
-            run.deadline_ms = 0
+                self._free(run, limits, limits.retry_delay_ms(run.count))
+            if run.deadline_ms <= now_ms:
+                run.deadline_ms = 0
         if has_changed:
             self._runs.join()
             self._advance()
@@ -362,26 +425,29 @@ class SharePartition:
         for run in self._runs:
             if run.state is ACQUIRED and run.member_id == member_id and run.change is None:
                 run.count -= 1
-                self._free(run, limits)
                 run.deadline_ms = 0
+                self._free(run, limits, 0)
                 has_changed = True
         if has_changed:
             self._runs.join()
             self._advance()
         return has_changed
 
-    def _free(self, run: Run, limits: ShareLimits) -> None:
+    def _free(self, run: Run, limits: ShareLimits, delay_ms: int) -> None:
+        """End a lock without an acknowledgement; what waits then waits from its deadline on."""
         if run.count >= limits.delivery_count_limit:
-            self._end(run, ARCHIVED)
+            self._end(run, limits.failed)
         else:
             run.state = run.target = AVAILABLE
             run.member_id = ""
+            run.deadline_ms = run.deadline_ms + delay_ms if delay_ms else 0
             self._dirty.append((run.first, run.last))
 
     def _end(self, run: Run, state: DeliveryState) -> None:
         run.state = run.target = state
         run.member_id, run.deadline_ms = "", 0
-        self._in_flight -= len(run)
+        if state in FINAL:
+            self._in_flight -= len(run)
         self._dirty.append((run.first, run.last))
 
     def move_start(self, log_start_offset: int) -> bool:
@@ -430,7 +496,7 @@ class SharePartition:
         """Where the start will be when these changes are stored."""
         start = self.start_offset
         for run in self._runs:
-            if not (run.is_done or (run.change in changes and run.target >= ACKNOWLEDGED)):
+            if not (run.is_done or (run.change in changes and run.target in FINAL)):
                 break
             start = run.last + 1
         return start
@@ -446,21 +512,24 @@ class SharePartition:
                 continue
             is_changed = run.change in changes
             state = run.target if is_changed else run.state
-            if state >= ACKNOWLEDGED:
+            if state in FINAL:
                 done_count += len(run)
             stored = AVAILABLE if state is ACQUIRED else state
+            deadline_ms = run.target_deadline_ms if is_changed else run.deadline_ms
+            available_at_ms = deadline_ms + self._wall_ahead_ms if state is AVAILABLE and deadline_ms else 0
             if is_changed:
-                _add(batches, StateBatch(run.first, run.last, stored, run.count))
+                _add(batches, StateBatch(run.first, run.last, stored, run.count, available_at_ms))
                 continue
             while wanted and wanted[0][1] < run.first:
                 wanted.pop(0)
             for first, last in wanted:
                 if first > run.last:
                     break
-                _add(batches, StateBatch(max(first, run.first), min(last, run.last), stored, run.count))
+                low, high = max(first, run.first), min(last, run.last)
+                _add(batches, StateBatch(low, high, stored, run.count, available_at_ms))
         return tuple(batches), done_count
 
-    def on_written(self, write: Write, *, is_stored: bool, now_ms: int, limits: ShareLimits) -> None:
+    def on_written(self, write: Write, *, is_stored: bool) -> None:
         """The write is stored, or was rejected: then locks are as before, and the rest goes with the next write."""
         assert write is self._write, "the write under way is the one that has ended"
         self._write = None
@@ -468,27 +537,57 @@ class SharePartition:
             for run in change.runs:
                 run.change = None
                 if is_stored:
-                    self._settle(run, now_ms, limits)
+                    self._settle(run)
                 else:
-                    run.target = run.state
+                    run.target, run.is_rejected = run.state, False
         if is_stored:
             self._stored_start = write.start_offset
+            for first, last in write.ranges:
+                self._letters += [
+                    (max(run.first, first), min(run.last, last))
+                    for run in self._runs.within(first, last)
+                    if run.state is ARCHIVING
+                ]
         else:
             start = self.start_offset
             self._dirty += [(max(first, start), last) for first, last in write.ranges if last >= start]
         self._runs.join()
         self._advance()
 
-    def _settle(self, run: Run, now_ms: int, limits: ShareLimits) -> None:
+    def _settle(self, run: Run) -> None:
         if run.last < self.start_offset:
             return  # the log start has moved past it meanwhile
         run.state = run.target
         run.member_id = ""
-        run.deadline_ms = 0
-        if run.state >= ACKNOWLEDGED:
+        run.deadline_ms = run.target_deadline_ms
+        if run.state in FINAL:
             self._in_flight -= len(run)
-        elif delay_ms := limits.retry_delay_ms(run.count):
-            run.deadline_ms = now_ms + delay_ms
+        elif run.state is ARCHIVING:
+            self._letters.append((run.first, run.last))
+
+    # --- dead letters ---
+
+    def take_letters(self) -> list[Letter]:
+        """The dead letters to write, each once; what is stored as being archived is not delivered any more."""
+        found = []
+        for ranges, may_be_written in ((self._old_letters, True), (self._letters, False)):
+            for first, last in _united(ranges):
+                for run in self._runs.within(first, last):
+                    if run.state is ARCHIVING:
+                        low, high = max(first, run.first), min(last, run.last)
+                        found.append(Letter(low, high, run.count, run.is_rejected, may_be_written))
+        self._old_letters, self._letters = [], []
+        return found
+
+    def letters_written(self, first: int, last: int) -> None:
+        """The dead letters of these records are there, or cannot be: archive the records."""
+        first = max(first, self.start_offset)
+        if first <= last:
+            for run in self._runs.cut_out(first, last):
+                if run.state is ARCHIVING:
+                    self._end(run, ARCHIVED)
+            self._runs.join()
+            self._advance()
 
 
 def check_ack(ack: Ack) -> None:
@@ -502,9 +601,27 @@ def check_ack(ack: Ack) -> None:
     unknown = set(ack.types) - _KNOWN_TYPES
     if unknown:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{min(unknown)} is no type of acknowledgement")
+    if not -1 <= ack.delay_ms <= DELAY_MS_MAX:
+        text = f"a delay of {ack.delay_ms} ms is not from 0 to {DELAY_MS_MAX} ms (366 days)"
+        raise ApiError(ErrorCode.INVALID_REQUEST, text)
+    if ack.delay_ms >= 0 and AckType.RELEASE not in ack.types:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a delay without a record that is released")
 
 
 _KNOWN_TYPES: Final = frozenset(AckType)
+
+
+def _aim(run: Run, kind: AckType, delay_ms: int, now_ms: int, limits: ShareLimits) -> None:
+    """Note what a locked run becomes once its acknowledgement is stored."""
+    run.target_deadline_ms = 0
+    run.is_rejected = kind is AckType.REJECT
+    if kind is AckType.REJECT or (kind is AckType.RELEASE and run.count >= limits.delivery_count_limit):
+        run.target = limits.failed
+        return
+    run.target = _TARGETS[kind]
+    if kind is AckType.RELEASE:
+        waits_ms = limits.retry_delay_ms(run.count) if delay_ms < 0 else delay_ms
+        run.target_deadline_ms = now_ms + waits_ms if waits_ms else 0
 
 
 def _lock(run: Run, member_id: str, deadline_ms: int) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 class DeliveryState(IntEnum):
@@ -22,13 +22,17 @@ class DeliveryState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    """Its dead letter is being written."""
     ARCHIVED = 4
 
 
 AVAILABLE: Final = DeliveryState.AVAILABLE
 ACQUIRED: Final = DeliveryState.ACQUIRED
 ACKNOWLEDGED: Final = DeliveryState.ACKNOWLEDGED
+ARCHIVING: Final = DeliveryState.ARCHIVING
 ARCHIVED: Final = DeliveryState.ARCHIVED
+FINAL: Final = frozenset((ACKNOWLEDGED, ARCHIVED))
 
 
 class StateBatch(NamedTuple):
@@ -38,6 +42,18 @@ class StateBatch(NamedTuple):
     last_offset: int
     delivery_state: int
     delivery_count: int
+    available_at_ms: int = 0
+    """When records that are available may be delivered, by the wall clock."""
+
+    @classmethod
+    def of(cls, value: Any) -> StateBatch:
+        """From any message or record that has these fields."""
+        first, last = value.first_offset, value.last_offset
+        return cls(first, last, value.delivery_state, value.delivery_count, value.available_at_ms)
+
+    def fields(self) -> dict[str, Any]:
+        """For any message or record that has these fields."""
+        return {**self._asdict(), "delivery_state": int(self.delivery_state)}
 
 
 class Change:
@@ -52,7 +68,18 @@ class Change:
 class Run:
     """Offsets `first` to `last`, both included."""
 
-    __slots__ = ("change", "count", "deadline_ms", "first", "last", "member_id", "state", "target")
+    __slots__ = (
+        "change",
+        "count",
+        "deadline_ms",
+        "first",
+        "is_rejected",
+        "last",
+        "member_id",
+        "state",
+        "target",
+        "target_deadline_ms",
+    )
 
     def __init__(self, first: int, last: int, state: DeliveryState, count: int = 0) -> None:
         self.first = first
@@ -65,7 +92,11 @@ class Run:
         self.deadline_ms = 0
         """When the lock ends, while it is acquired; before which it is not delivered, while it is available."""
         self.target = state
+        self.target_deadline_ms = 0
+        """The deadline once the change is stored."""
         self.change: Change | None = None
+        self.is_rejected = False
+        """Whether a consumer has rejected it: the reason of its dead letter."""
 
     def __repr__(self) -> str:
         return f"<{self.first}-{self.last} {self.state.name} {self.count} {self.member_id}>"
@@ -76,7 +107,7 @@ class Run:
     @property
     def is_done(self) -> bool:
         """Whether it is never delivered again, as far as is stored."""
-        return self.state >= ACKNOWLEDGED and self.change is None
+        return self.state in FINAL and self.change is None
 
     def is_acquirable(self, now_ms: int) -> bool:
         return self.state is AVAILABLE and self.change is None and self.deadline_ms <= now_ms
@@ -85,9 +116,14 @@ class Run:
         """Whether the two can be one run. How often a record that is done was delivered does not matter any more."""
         if self.state is not other.state or self.change is not None or other.change is not None:
             return False
-        if self.state >= ACKNOWLEDGED:
+        if self.state in FINAL:
             return True
-        return (self.count, self.member_id, self.deadline_ms) == (other.count, other.member_id, other.deadline_ms)
+        return (
+            self.count == other.count
+            and self.member_id == other.member_id
+            and self.deadline_ms == other.deadline_ms
+            and self.is_rejected == other.is_rejected
+        )
 
 
 class Runs:
@@ -137,12 +173,8 @@ class Runs:
             return
         run = runs[index]
         rest = Run(offset, run.last, run.state, run.count)
-        rest.member_id, rest.deadline_ms, rest.target, rest.change = (
-            run.member_id,
-            run.deadline_ms,
-            run.target,
-            run.change,
-        )
+        rest.member_id, rest.deadline_ms, rest.is_rejected = run.member_id, run.deadline_ms, run.is_rejected
+        rest.target, rest.target_deadline_ms, rest.change = run.target, run.target_deadline_ms, run.change
         if run.change is not None:
             run.change.runs.append(rest)
         run.last = offset - 1

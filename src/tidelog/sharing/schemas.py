@@ -13,6 +13,7 @@ import struct
 from typing import Final, NamedTuple
 
 from tidelog.wire.errors import WireError
+from tidelog.wire.fields import OWN_TAGS
 from tidelog.wire.primitives import uuid_to_text
 from tidelog.wire.schema import Message, Struct, array, int8, int16, int32, int64
 
@@ -45,6 +46,8 @@ class StateBatchValue(Struct):
     last_offset: int = int64()
     delivery_state: int = int8()
     delivery_count: int = int16()
+    # Tidelog's own, which Kafka's readers skip.
+    available_at_ms: int = int64(tag=OWN_TAGS)
 
 
 class SnapshotValue(Message, api_key=-1, versions=(0, 0), flexible_from=0):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from tidelog.coordination import Answer, Decision, SetTimer, StateRecord, TimerKey
-from tidelog.sharing.runs import StateBatch
+from tidelog.sharing.runs import ACKNOWLEDGED, ARCHIVED, ARCHIVING, AVAILABLE, StateBatch
 from tidelog.sharing.schemas import (
     SNAPSHOT,
     UPDATE,
@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 NO_START: Final = -1
 """The start offset of a state that no leader has used yet."""
 COLLECT: Final = "collect"
+_STORED_STATES: Final = frozenset((AVAILABLE, ACKNOWLEDGED, ARCHIVING, ARCHIVED))
+"""Locks are not stored."""
 _SNAPSHOTS_AT_ONCE: Final = 200
 """So many states fit into one batch, with all the batches that a group may have in flight."""
 
@@ -91,12 +93,12 @@ def combine(before: Iterable[StateBatch], after: Iterable[StateBatch], start: in
     for batch in before:
         pieces += _without(batch, newer)
     found: list[StateBatch] = []
-    for first, last, state, count in sorted(pieces):
-        if last < start:
+    for piece in sorted(pieces):
+        if piece.last_offset < start:
             continue
-        batch = StateBatch(max(first, start), last, state, count)
+        batch = piece._replace(first_offset=max(piece.first_offset, start))
         if found and found[-1].last_offset + 1 == batch.first_offset and found[-1][2:] == batch[2:]:
-            found[-1] = found[-1]._replace(last_offset=last)
+            found[-1] = found[-1]._replace(last_offset=batch.last_offset)
         else:
             found.append(batch)
     return tuple(found)
@@ -263,8 +265,8 @@ class ShareStateShard:
             _check_leader(leader_epoch, state)
         if state_epoch >= 0 and state_epoch != state.state_epoch:
             raise _fenced_state(state_epoch, state)
-        for first, last, delivery_state, _ in batches:
-            if first > last or delivery_state not in (0, 2, 4):
+        for first, last, delivery_state, *_ in batches:
+            if first > last or delivery_state not in _STORED_STATES:
                 text = f"offsets {first} to {last} in state {delivery_state} cannot be stored"
                 raise ApiError(ErrorCode.INVALID_REQUEST, text)
         if state.updates + 1 >= self._settings.updates_per_snapshot:
@@ -321,15 +323,11 @@ def _restored(value: SnapshotValue) -> ShareState:
 
 
 def _batches(values: Iterable[StateBatchValue]) -> tuple[StateBatch, ...]:
-    return tuple(
-        StateBatch(value.first_offset, value.last_offset, value.delivery_state, value.delivery_count)
-        for value in values
-    )
+    return tuple(map(StateBatch.of, values))
 
 
 def _value(batch: StateBatch) -> StateBatchValue:
-    first, last, state, count = batch
-    return StateBatchValue(first_offset=first, last_offset=last, delivery_state=int(state), delivery_count=count)
+    return StateBatchValue(**batch.fields())
 
 
 def _snapshot_record(key: ShareKey, state: ShareState, now_ms: int) -> StateRecord:

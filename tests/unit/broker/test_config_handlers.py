@@ -415,6 +415,12 @@ def test_a_groups_settings_are_stored_followed_and_described(context: Any) -> No
         ("consumer.session.timeout.ms", "60001", "must be less than or equal to group.consumer.max.session"),
         ("consumer.session.timeout.ms", "soon", "soon"),
         ("consumer.session.timeout.ms", "0", "at least 1"),
+        ("share.record.lock.duration.ms", "14999", "must be greater than or equal to group.share.min.record.lock"),
+        ("share.delivery.count.limit", "11", "must be less than or equal to group.share.max.delivery.count.limit"),
+        ("share.auto.offset.reset", "by_duration:1h", "by_duration:PnDTnHnMn.nS"),
+        ("share.isolation.level", "committed", "read_uncommitted, read_committed"),
+        ("share.retry.delays", "10s,soon", "'soon' is not a delay"),
+        ("share.retry.delays", "400d", "at most 366 days"),
     ],
 )
 def test_a_groups_settings_stay_within_the_brokers_bounds(context: Any, name: str, value: str, text: str) -> None:

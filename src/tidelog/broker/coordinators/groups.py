@@ -14,6 +14,7 @@ from tidelog.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from tidelog.broker.configuration.entity_settings import EntitySettings
     from tidelog.config import BrokerConfig
+    from tidelog.config.entities import GroupConfig
     from tidelog.coordination import CoordinatorRuntime
     from tidelog.groups import GroupSettings, GroupShard
     from tidelog.groups.share.service import MemberTimes
@@ -54,10 +55,11 @@ def group_coordinator(
             config = effective_group(own, parts.settings.config)
             return ConsumerTimeouts(config.consumer_session_timeout_ms, config.consumer_heartbeat_interval_ms)
 
+        def share_times_of(group_id: str) -> MemberTimes:
+            return _share_times(effective_group(entities.overrides(GROUPS, group_id), parts.settings.config), config)
+
         return CoordinatorRuntime(
-            lambda partition: GroupShard(
-                partition, settings, _new_id, catalog, timeouts_of, lambda _group_id: _share_times(config)
-            ),
+            lambda partition: GroupShard(partition, settings, _new_id, catalog, timeouts_of, share_times_of),
             edge.append,
             edge.await_commit,
             parts.clock,
@@ -95,12 +97,12 @@ def _settings_of(config: BrokerConfig) -> GroupSettings:
     )
 
 
-def _share_times(config: BrokerConfig) -> MemberTimes:
+def _share_times(group: GroupConfig, config: BrokerConfig) -> MemberTimes:
     from tidelog.groups.share.service import MemberTimes
 
     return MemberTimes(
-        session_timeout_ms=config.group_share_session_timeout_ms,
-        heartbeat_interval_ms=config.group_share_heartbeat_interval_ms,
+        session_timeout_ms=group.share_session_timeout_ms,
+        heartbeat_interval_ms=group.share_heartbeat_interval_ms,
         size_max=config.group_share_max_size,
     )
 

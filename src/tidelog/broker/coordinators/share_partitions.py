@@ -57,6 +57,8 @@ class ShareGroupRules:
     isolation_level: int = 0
     auto_offset_reset: str = "latest"
     """`earliest`, `latest`, or milliseconds before now."""
+    can_renew: bool = True
+    """Whether members may renew their locks."""
     sessions_max: int = 2_000
 
 
@@ -156,10 +158,15 @@ class SharePartitions:
         key, partition = led.key, led.partition
         try:
             state = await self._states.read(key, led.leader_epoch)
-            if state.start_offset != NO_START:
-                core = SharePartition(state.start_offset, state.batches)
-            else:
-                core = SharePartition(self._first_offset(partition, self.rules_of(key.group_id)), is_stored=False)
+            rules = self.rules_of(key.group_id)
+            has_state = state.start_offset != NO_START
+            core = SharePartition(
+                state.start_offset if has_state else self._first_offset(partition, rules),
+                state.batches if has_state else (),
+                is_stored=has_state,
+                wall_ahead_ms=self._clock.wall_ms() - self._clock.monotonic_ms(),
+                limits=rules.limits,
+            )
         except BaseException:
             self._drop(led)
             raise
@@ -167,6 +174,7 @@ class SharePartitions:
         core.move_start(partition.log.log_start_offset)
         led.core = core
         self._flush(led)
+        self._set_timer(led)
 
     def _first_offset(self, partition: Partition, rules: ShareGroupRules) -> int:
         """Where a group begins that has no state yet."""
@@ -337,8 +345,7 @@ class SharePartitions:
             logger.exception("the state of %s was not stored", led.key.coordinator_key)
         if led.is_dropped:
             return
-        rules = self.rules_of(led.key.group_id)
-        core.on_written(write, is_stored=code is ErrorCode.NONE, now_ms=self._clock.monotonic_ms(), limits=rules.limits)
+        core.on_written(write, is_stored=code is ErrorCode.NONE)
         outcome = _OUTCOMES.get(code, code)
         for change in write.changes:
             future = led.waiters.pop(change, None)

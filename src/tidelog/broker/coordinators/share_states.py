@@ -77,10 +77,7 @@ class ShareStates:
             topic = messages.ReadStateData(topic_id=key.topic_id, partitions=[partition])
             request = messages.ReadShareGroupStateRequest(group_id=key.group_id, topics=[topic])
             found = _only(await self._topology.ask(broker_id, request))
-            batches = tuple(
-                StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
-                for each in found.state_batches
-            )
+            batches = tuple(map(StateBatch.of, found.state_batches))
             return ShareState(found.state_epoch, leader_epoch, found.start_offset, -1, batches, 0, 0)
 
         return await self._reach(key, lambda shard, now_ms: shard.read(key, leader_epoch, now_ms), ask)
@@ -97,12 +94,7 @@ class ShareStates:
                 leader_epoch=write.leader_epoch,
                 start_offset=write.start_offset,
                 delivery_complete_count=write.done_count,
-                state_batches=[
-                    messages.StateBatch(
-                        first_offset=first, last_offset=last, delivery_state=int(state), delivery_count=count
-                    )
-                    for first, last, state, count in write.batches
-                ],
+                state_batches=[messages.StateBatch(**batch.fields()) for batch in write.batches],
             )
             topic = messages.WriteStateData(topic_id=key.topic_id, partitions=[partition])
             request = messages.WriteShareGroupStateRequest(group_id=key.group_id, topics=[topic])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.coordinators.edge import CoordinatorEdge, EdgeParts
 from tidelog.broker.topology.internal_topics import SHARE_STATE
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
     from tidelog.broker.coordinators.share_partitions import ShareGroupRules, SharePartitions
     from tidelog.broker.coordinators.share_states import ShareStates
     from tidelog.broker.topology.topology import Topology
+    from tidelog.config import BrokerConfig
     from tidelog.coordination import CoordinatorRuntime
     from tidelog.metadata.image import ClusterImage
     from tidelog.network.connection import Connection
     from tidelog.replication.partition import Partition
     from tidelog.sharing.state import ShareStateShard
+
+_RULES_MAX: Final = 10_000
+"""So many groups have their rules kept; they are made again when they are needed."""
 
 
 def share_state_coordinator(parts: EdgeParts) -> CoordinatorEdge[ShareStateShard]:
@@ -95,6 +99,8 @@ class Shares:
         self._topology = topology
         self._overrides_of = overrides_of
         self._partitions: SharePartitions | None = None
+        self._rules: dict[str, tuple[BrokerConfig, Mapping[str, str], ShareGroupRules]] = {}
+        """The rules of groups, with the settings of the broker and of the group that they follow from."""
 
     def check_served(self) -> None:
         """Raise UNSUPPORTED_VERSION where share groups are switched off."""
@@ -125,9 +131,17 @@ class Shares:
 
     def rules_of(self, group_id: str) -> ShareGroupRules:
         """The settings that hold for a group now."""
+        config, overrides = self._parts.settings.config, self._overrides_of(group_id)
+        known = self._rules.get(group_id)
+        if known is not None and known[0] is config and known[1] is overrides:
+            return known[2]
         from tidelog.broker.coordinators.share_rules import rules_of
 
-        return rules_of(self._parts.settings.config, self._overrides_of(group_id))
+        if len(self._rules) >= _RULES_MAX:
+            self._rules.clear()
+        rules = rules_of(config, overrides)
+        self._rules[group_id] = config, overrides, rules
+        return rules
 
     # --- partitions and connections come and go ---
 

@@ -144,7 +144,7 @@ def _acks_of(topics: Iterable[Any]) -> dict[TopicIdPartition, list[Ack]]:
         for entry in topic.partitions:
             if entry.acknowledgement_batches:
                 found.setdefault((topic.topic_id, entry.partition_index), []).extend(
-                    Ack(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+                    Ack(batch.first_offset, batch.last_offset, batch.acknowledge_types, batch.delay_ms)
                     for batch in entry.acknowledgement_batches
                 )
     return found
@@ -183,6 +183,9 @@ async def _acknowledge(
     for key, entries in acks.items():
         try:
             _check_types(entries, is_renewal=is_renewal and context.api_version >= _RENEW_FROM)
+            if is_renewal and not rules.can_renew:
+                text = f"share.renew.acknowledge.enable is false for {member.group_id}"
+                raise ApiError(ErrorCode.INVALID_REQUEST, text)
             _check_topic(key[0], context)
             led = await shares.get(ShareKey(member.group_id, *key))
             future = shares.acknowledge(led, member.member_id, entries, rules)

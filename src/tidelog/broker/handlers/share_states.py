@@ -58,12 +58,7 @@ async def handle_read(
             partition=index,
             state_epoch=outcome.state_epoch,
             start_offset=outcome.start_offset,
-            state_batches=[
-                reading.StateBatch(
-                    first_offset=first, last_offset=last, delivery_state=int(state), delivery_count=count
-                )
-                for first, last, state, count in outcome.batches
-            ],
+            state_batches=[reading.StateBatch(**batch.fields()) for batch in outcome.batches],
         )
 
     return await _each(
@@ -82,10 +77,7 @@ async def handle_write(
     """Store what has changed."""
 
     def operation(shard: ShareStateShard, key: ShareKey, entry: writing.PartitionData, now_ms: int) -> Decision[Any]:
-        batches = [
-            StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
-            for batch in entry.state_batches
-        ]
+        batches = [StateBatch.of(batch) for batch in entry.state_batches]
         return shard.write(
             key,
             entry.state_epoch,

@@ -6,14 +6,17 @@ What the versions changed:
 """
 
 from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.fields import OWN_TAGS
 from tidelog.wire.schema import Message, Struct, array, int8, int16, int32, int64, string, uuid
 
 
 class StateBatch(Struct):
     first_offset: int = int64()
     last_offset: int = int64()
-    delivery_state: int = int8()  # 0: available, 2: acknowledged, 4: archived
+    delivery_state: int = int8()  # 0: available, 2: acknowledged, 3: being archived, 4: archived
     delivery_count: int = int16()
+    # Tidelog's own: when records that are available may be delivered, by the wall clock; 0: at once.
+    available_at_ms: int = int64(tag=OWN_TAGS)
 
 
 class PartitionData(Struct):
