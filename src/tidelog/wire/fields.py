@@ -11,6 +11,8 @@ from tidelog.wire.primitives import NO_UUID
 
 LATEST: Final = 0x7FFF
 """Above every version: the `until` of fields that still exist, the `since` of a feature that is never used."""
+OWN_TAGS: Final = 10_000
+"""Tags from this one on are Tidelog's own fields in Kafka's messages. Kafka skips them, as all unknown tags."""
 
 
 class Field:
@@ -40,6 +42,11 @@ class Field:
 
     def is_in(self, version: int) -> bool:
         return self.since <= version <= self.until
+
+    @property
+    def is_own(self) -> bool:
+        """Whether Kafka's message does not have this field."""
+        return self.tag is not None and self.tag >= OWN_TAGS
 
 
 class Declared:

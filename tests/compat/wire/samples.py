@@ -51,7 +51,7 @@ def sparse(cls: type[Message], version: int) -> Message:
 def _struct(cls: type[Declared], version: int, numbers: "count[int]") -> Any:
     values = {}
     for name, field in cls.fields.items():
-        if field.is_in(version):
+        if field.is_in(version) and not field.is_own:
             values[name] = _value(field.kind, field.element, version, numbers)
     return cls(**values)
 
@@ -90,7 +90,7 @@ def to_json(value: Struct, version: int) -> dict[str, Any]:
     """The object as Kafka's JSON converters read it, with the fields that the version has."""
     found = {}
     for name, field in type(value).fields.items():
-        if field.is_in(version):
+        if field.is_in(version) and not field.is_own:
             first, *rest = name.split("_")
             json_name = _JSON_NAMES.get(name, first + "".join(part.capitalize() for part in rest))
             found[json_name] = _json_value(getattr(value, name), field, version)

@@ -43,8 +43,8 @@ def kio_class(cls: type[Message], version: int) -> Any:
 
 
 def pair_fields(cls: type[Declared], kio_cls: Any, version: int) -> list[tuple[str, KioField[Any]]]:
-    """Our fields of this version beside kio's, which must have the same names in the same order."""
-    ours = [name for name, field in cls.fields.items() if field.is_in(version)]
+    """Kafka's fields of this version, as ours and kio's, which must have the same names in the same order."""
+    ours = [name for name, field in cls.fields.items() if field.is_in(version) and not field.is_own]
     theirs = kio_fields(kio_cls)
     # kio drops the unit of what it turns into a timedelta.
     expected = [
@@ -60,10 +60,13 @@ def _plain(name: str) -> str:
 
 
 def restrictions(cls: type[Message], kio_cls: Any, version: int) -> Restrict:
-    """Which fields kio cannot give any value to."""
+    """Which fields kio cannot give any value to, and those that it does not have."""
     found: dict[tuple[type[Declared], str], st.SearchStrategy[Any]] = {}
 
     def walk(struct: type[Declared], kio_struct: Any) -> None:
+        for name, field in struct.fields.items():
+            if field.is_own:
+                found[struct, name] = st.just(field.default)
         for name, kio_field in pair_fields(struct, kio_struct, version):
             kafka_type = kio_field.metadata.get("kafka_type", "")
             if kafka_type in _RESTRICTED:

@@ -1,11 +1,14 @@
 """The package of messages: what is found in it, and that every declaration is sound."""
 
+from typing import Any
+
 import pytest
 
 import tidelog.wire.messages as package
 from tests.compat.wire.samples import all_messages
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.fields import Declared
+from tidelog.wire.messages import share_acknowledge, share_fetch
 from tidelog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from tidelog.wire.schema import Message, Struct
 
@@ -59,3 +62,21 @@ def test_an_error_message_fits_into_every_reply() -> None:
     encoded = DeleteTopicsResponse(responses=[result]).encode(6)
     (read,) = DeleteTopicsResponse.decode(encoded, 6).responses
     assert read.error_message == "é" * 1_000 + "… (40000 characters)"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("batch_class", [share_acknowledge.AcknowledgementBatch, share_fetch.AcknowledgementBatch])
+def test_a_delay_is_a_tagged_field_that_is_only_there_if_it_is_set(batch_class: Any, version: int) -> None:
+    """Kafka's brokers skip it, and Kafka's clients neither send nor see it."""
+
+    def encoded(**values: int) -> bytes:
+        batch = batch_class(first_offset=5, last_offset=6, acknowledge_types=[2], **values)
+        partitions = [share_acknowledge.AcknowledgePartition(acknowledgement_batches=[batch])]
+        topics = [share_acknowledge.AcknowledgeTopic(partitions=partitions)]
+        request = share_acknowledge.ShareAcknowledgeRequest(group_id="g", member_id="m", topics=topics)
+        return request.encode(version)
+
+    plain, delayed = encoded(), encoded(delay_ms=60_000)
+    tag_and_size = b"\x01\x90\x4e\x08"  # one tagged field: 10000 as a varint, eight bytes
+    assert tag_and_size + (60_000).to_bytes(8) in delayed
+    assert len(delayed) == len(plain) + len(tag_and_size) - 1 + 8

@@ -6,6 +6,7 @@ Version 0 was a preview that Kafka 4.1 removed; there is none here either. What 
 """
 
 from tidelog.wire.api_keys import ApiKey
+from tidelog.wire.fields import OWN_TAGS
 from tidelog.wire.primitives import Buffer
 from tidelog.wire.schema import (
     Message,
@@ -28,6 +29,8 @@ class AcknowledgementBatch(Struct):
     last_offset: int = int64()
     # One for the whole batch, or one for each offset; 0: gap, 1: accept, 2: release, 3: reject, 4: renew.
     acknowledge_types: list[int] = array(int8)
+    # Tidelog's own: released records of this batch wait this long; -1: as long as the settings of the group say.
+    delay_ms: int = int64(-1, tag=OWN_TAGS)
 
 
 class FetchPartition(Struct):
