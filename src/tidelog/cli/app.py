@@ -26,6 +26,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "produce": "tidelog.cli.produce",
     "consume": "tidelog.cli.consume",
     "group": "tidelog.cli.group",
+    "share": "tidelog.cli.share",
     "transactions": "tidelog.cli.transactions",
     "export": "tidelog.cli.export",
     "import": "tidelog.cli.import_",

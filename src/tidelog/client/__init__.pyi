@@ -47,6 +47,7 @@ from tidelog.client.aio.admin.types import ResourcePattern as ResourcePattern
 from tidelog.client.aio.admin.types import ResourceType as ResourceType
 from tidelog.client.aio.admin.types import ScramCredentialDeletion as ScramCredentialDeletion
 from tidelog.client.aio.admin.types import ScramCredentialUpsert as ScramCredentialUpsert
+from tidelog.client.aio.admin.types import ShareGroupOffset as ShareGroupOffset
 from tidelog.client.aio.admin.types import TopicDescription as TopicDescription
 from tidelog.client.aio.admin.types import TopicListing as TopicListing
 from tidelog.client.aio.admin.types import TopicPartitionReplica as TopicPartitionReplica
@@ -96,6 +97,10 @@ from tidelog.client.aio.producer.table_delivery import BlockingTableDelivery as 
 from tidelog.client.aio.producer.table_delivery import SentTable as SentTable
 from tidelog.client.aio.producer.table_delivery import TableDelivery as TableDelivery
 from tidelog.client.aio.producer.transaction_state import TransactionHandle as TransactionHandle
+from tidelog.client.aio.share.consumer import AsyncShareConsumer as AsyncShareConsumer
+from tidelog.client.aio.share.options import ShareConsumerOptions as ShareConsumerOptions
+from tidelog.client.aio.share.types import AcknowledgeType as AcknowledgeType
+from tidelog.client.aio.share.types import ShareRecord as ShareRecord
 from tidelog.client.consumer import Consumer as Consumer
 from tidelog.client.database_offsets import DatabaseConnection as DatabaseConnection
 from tidelog.client.database_offsets import DatabaseOffsets as DatabaseOffsets
@@ -143,6 +148,7 @@ from tidelog.client.serialization import Deserializer as Deserializer
 from tidelog.client.serialization import HeadersDeserializer as HeadersDeserializer
 from tidelog.client.serialization import HeadersSerializer as HeadersSerializer
 from tidelog.client.serialization import Serializer as Serializer
+from tidelog.client.share_consumer import ShareConsumer as ShareConsumer
 from tidelog.client.spool.file import SpoolFull as SpoolFull
 from tidelog.client.spool.spool import AsyncProducerSpool as AsyncProducerSpool
 from tidelog.client.spool.spool import ProducerSpool as ProducerSpool

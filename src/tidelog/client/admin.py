@@ -78,6 +78,10 @@ class Admin(Face[AsyncAdmin]):
     alter_consumer_group_offsets = blocking(AsyncAdmin.alter_consumer_group_offsets)
     delete_consumer_group_offsets = blocking(AsyncAdmin.delete_consumer_group_offsets)
     remove_members_from_group = blocking(AsyncAdmin.remove_members_from_group)
+    describe_share_groups = blocking(AsyncAdmin.describe_share_groups)
+    list_share_group_offsets = blocking(AsyncAdmin.list_share_group_offsets)
+    alter_share_group_offsets = blocking(AsyncAdmin.alter_share_group_offsets)
+    delete_share_group_offsets = blocking(AsyncAdmin.delete_share_group_offsets)
 
     list_transactions = blocking(AsyncAdmin.list_transactions)
     describe_transactions = blocking(AsyncAdmin.describe_transactions)

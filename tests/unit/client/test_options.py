@@ -9,6 +9,8 @@ from tidelog.client.aio.consumer.options import ConsumerOptions
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.producer.options import ProducerOptions
 from tidelog.client.aio.producer.settings import ProducerSettings
+from tidelog.client.aio.share.options import ShareConsumerOptions
+from tidelog.client.aio.share.settings import ShareConsumerSettings
 from tidelog.config.declaration import Settings
 
 PLAIN = {int, bool, str, int | None, bool | None, str | None}
@@ -16,7 +18,12 @@ PLAIN = {int, bool, str, int | None, bool | None, str | None}
 
 @pytest.mark.parametrize(
     ("options", "group"),
-    [(AdminOptions, AdminSettings), (ProducerOptions, ProducerSettings), (ConsumerOptions, ConsumerSettings)],
+    [
+        (AdminOptions, AdminSettings),
+        (ProducerOptions, ProducerSettings),
+        (ConsumerOptions, ConsumerSettings),
+        (ShareConsumerOptions, ShareConsumerSettings),
+    ],
 )
 def test_the_keywords_are_the_settings(options: type, group: type[Settings]) -> None:
     hints = typing.get_type_hints(options)

@@ -7,10 +7,20 @@ from pathlib import Path
 import pytest
 
 import tidelog.client
-from tidelog.client import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer
+from tidelog.client import (
+    Admin,
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    AsyncShareConsumer,
+    Consumer,
+    Producer,
+    ShareConsumer,
+)
 from tidelog.client.aio.admin.admin import AdminSettings
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.producer.settings import ProducerSettings
+from tidelog.client.aio.share.settings import ShareConsumerSettings
 from tidelog.config.declaration import Settings
 
 # Points in time are what brokers store: milliseconds since 1970.
@@ -23,7 +33,7 @@ def test_every_public_name_is_there(name: str) -> None:
     assert hasattr(tidelog.client, name)
 
 
-@pytest.mark.parametrize("group", [ProducerSettings, ConsumerSettings, AdminSettings])
+@pytest.mark.parametrize("group", [ProducerSettings, ConsumerSettings, ShareConsumerSettings, AdminSettings])
 def test_every_setting_is_documented_with_its_default(group: type[Settings]) -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     for setting in group.settings.values():
@@ -31,7 +41,10 @@ def test_every_setting_is_documented_with_its_default(group: type[Settings]) -> 
         assert row in text, row
 
 
-@pytest.mark.parametrize("client", [Producer, AsyncProducer, Consumer, AsyncConsumer, Admin, AsyncAdmin])
+@pytest.mark.parametrize(
+    "client",
+    [Producer, AsyncProducer, Consumer, AsyncConsumer, ShareConsumer, AsyncShareConsumer, Admin, AsyncAdmin],
+)
 def test_durations_are_in_seconds_and_their_names_say_so(client: type) -> None:
     """`close(10)` must not mean ten seconds in one client and ten milliseconds in another."""
     for name, method in inspect.getmembers(client, inspect.isfunction):

@@ -15,6 +15,7 @@ from tidelog.client import AdminOptions, BlockingDelivery, BlockingTableDelivery
 from tidelog.client.aio import options
 from tidelog.client.aio.consumer import options as consumer_options
 from tidelog.client.aio.producer import options as producer_options
+from tidelog.client.aio.share import options as share_options
 
 PUBLIC: list[str] = import_module("tidelog.client").__all__
 CLASSES = [found for name in PUBLIC if inspect.isclass(found := getattr(tidelog.client, name))]
@@ -23,6 +24,7 @@ KNOWN = (
     vars(options)
     | vars(consumer_options)
     | vars(producer_options)
+    | vars(share_options)
     | {
         "AdminOptions": AdminOptions,
         "pd": pd,

@@ -3,12 +3,13 @@
 The columns of `describe` are those of Kafka's own tool, because operators' scripts read them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
 
 from tidelog.cli._clients import Connection
+from tidelog.cli._groups import delete_each, members_of, states_of
 from tidelog.cli._options import Format, OutputFormat
 from tidelog.cli._verbs import noun, verb
 from tidelog.cli.errors import CommandError
@@ -17,7 +18,6 @@ from tidelog.cli.group._reset import reset
 from tidelog.cli.output import Result, Table
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import GroupDescription
-from tidelog.client.errors import ApiError, ClientError
 
 
 def register(application: typer.Typer) -> None:
@@ -108,9 +108,9 @@ def describe(
             return None
         described = [describe_group(admin, name) for name in names]
         if members:
-            return _members(described)
+            return members_of(described)
         if state:
-            return _states(described)
+            return states_of(described)
         return _offsets([(each, progress_of(admin, each)) for each in described])
 
 
@@ -132,69 +132,6 @@ def _row(each: Progress) -> tuple[object, ...]:
     return (each.group, each.topic, each.partition, *map(or_dash, (each.committed, each.end, each.lag)), *who)
 
 
-def _members(groups: Sequence[GroupDescription]) -> Result:
-    document = [
-        {
-            "group": each.group_id,
-            "member_id": member.member_id,
-            "group_instance_id": member.group_instance_id,
-            "host": member.client_host,
-            "client_id": member.client_id,
-            "assignment": [{"topic": topic, "partition": partition} for topic, partition in member.assignment],
-        }
-        for each in groups
-        for member in each.members
-    ]
-    rows = [
-        (
-            each.group_id,
-            member.member_id,
-            member.group_instance_id or "-",
-            member.client_host,
-            member.client_id,
-            len(member.assignment),
-            _assignment_text(member.assignment),
-        )
-        for each in groups
-        for member in each.members
-    ]
-    headings = ("GROUP", "CONSUMER-ID", "INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT")
-    return Result(document, Table(headings=headings, rows=rows))
-
-
-def _assignment_text(assignment: Iterable[tuple[str, int]]) -> str:
-    topics: dict[str, list[str]] = {}
-    for topic, partition in assignment:
-        topics.setdefault(topic, []).append(str(partition))
-    return ", ".join(f"{topic}({','.join(partitions)})" for topic, partitions in topics.items()) or "-"
-
-
-def _states(groups: Sequence[GroupDescription]) -> Result:
-    document = [
-        {
-            "group": each.group_id,
-            "state": each.state,
-            "coordinator": {"id": each.coordinator.node_id, "address": each.coordinator.address},
-            "protocol_type": each.protocol_type,
-            "assignor": each.protocol,
-            "members": len(each.members),
-        }
-        for each in groups
-    ]
-    rows = [
-        (
-            each.group_id,
-            f"{each.coordinator.address} ({each.coordinator.node_id})",
-            each.protocol or "-",
-            each.state,
-            len(each.members),
-        )
-        for each in groups
-    ]
-    headings = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
-    return Result(document, Table(headings=headings, rows=rows))
-
-
 def delete(
     connection: Connection,
     groups: Annotated[list[str], typer.Argument(help="Groups to delete.", metavar="GROUP…", show_default=False)],
@@ -204,19 +141,8 @@ def delete(
     ] = None,
 ) -> Result:
     """Delete groups that have no members, and their offsets."""
-    deleted: list[str] = []
-    failure: Exception | None = None
     with connection.admin() as admin:
-        for group in groups:
-            try:
-                _delete(admin, group, topic)
-            except (ApiError, ClientError, CommandError) as error:
-                failure = error  # what was deleted before is deleted
-                break
-            deleted.append(group)
-    what = "group" if topic is None else f"offsets of {', '.join(topic)} of"
-    lines = [f"Deleted {what} {group}." for group in deleted]
-    return Result({"deleted": deleted, "topics": topic}, "\n".join(lines), error=failure)
+        return delete_each(groups, topic, lambda group: _delete(admin, group, topic))
 
 
 def _delete(admin: Admin, group: str, topics: list[str] | None) -> None:

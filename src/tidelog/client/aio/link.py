@@ -65,7 +65,12 @@ class Link:
         """For choosing among brokers: connected before unknown before failed, then by requests in flight."""
         if self._connection is not None:
             return 0, self._connection.in_flight
-        return (2, self._failures) if self._failures else (1, 0)
+        return (2, self._failures) if self.is_failing else (1, 0)
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last attempt to connect has failed."""
+        return self._connection is None and self._failures > 0
 
     @property
     def in_flight(self) -> int | None:

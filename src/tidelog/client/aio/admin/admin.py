@@ -21,6 +21,7 @@ from tidelog.client.aio.admin import (
     groups,
     own,
     partitions,
+    share_groups,
     tokens,
     topics,
     transactions,
@@ -52,6 +53,7 @@ from tidelog.client.aio.admin.types import (
     Reassignment,
     ScramCredentialDeletion,
     ScramCredentialUpsert,
+    ShareGroupOffset,
     TopicDescription,
     TopicListing,
     TopicPartitionReplica,
@@ -481,6 +483,26 @@ class AsyncAdmin:
     ) -> None:
         """Remove members from a group, as if they had left."""
         await groups.remove_members(self._running, group_id, members, reason)
+
+    async def describe_share_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+        """Share groups, their members and what each member reads."""
+        return await share_groups.describe_groups(self._running, as_names(group_ids))
+
+    async def list_share_group_offsets(
+        self, group_id: str, wanted: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, ShareGroupOffset]:
+        """Where a share group begins in each partition and how many records it has not done."""
+        named = None if wanted is None else as_partitions(wanted)
+        return await share_groups.list_offsets(self._running, group_id, named)
+
+    async def alter_share_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set where a share group begins; it must have no members."""
+        places = {each: place.offset for each, place in as_places(offsets).items()}
+        await share_groups.alter_offsets(self._running, group_id, places)
+
+    async def delete_share_group_offsets(self, group_id: str, topic_names: Iterable[str]) -> None:
+        """Delete what a share group has done of these topics; it must have no members."""
+        await share_groups.delete_offsets(self._running, group_id, as_names(topic_names))
 
     # Transactions.
 

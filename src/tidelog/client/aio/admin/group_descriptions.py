@@ -12,7 +12,7 @@ from tidelog.client.aio.consumer.protocol import decode_assignment, decode_subsc
 from tidelog.client.errors import UnsupportedByBroker
 from tidelog.client.types import BrokerNode, TopicPartition
 from tidelog.wire.errors import ErrorCode, WireError
-from tidelog.wire.messages import consumer_group_describe
+from tidelog.wire.messages import consumer_group_describe, share_group_describe
 from tidelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from tidelog.wire.messages.describe_groups import (
     DescribedGroup,
@@ -39,7 +39,7 @@ async def describe_groups(driver: Driver, group_ids: Iterable[str]) -> dict[str,
 
 async def _ask_classic(driver: Driver, node_id: int, items: list[str]) -> Answers[str, GroupDescription]:
     reply = await driver.client.send(node_id, DescribeGroupsRequest(groups=items), DescribeGroupsResponse)
-    coordinator = _node(driver, node_id)
+    coordinator = coordinator_of(driver, node_id)
     return {
         # From version 6 on a group that does not exist is an error; here it is described as Dead in any version.
         each.group_id: answer_of(
@@ -60,7 +60,7 @@ async def _ask_newer(driver: Driver, node_id: int, items: list[str]) -> Answers[
         )
     except UnsupportedByBroker:
         return dict.fromkeys(items)
-    coordinator = _node(driver, node_id)
+    coordinator = coordinator_of(driver, node_id)
     answers: Answers[str, GroupDescription | None] = {}
     for each in reply.groups:
         if each.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
@@ -72,15 +72,19 @@ async def _ask_newer(driver: Driver, node_id: int, items: list[str]) -> Answers[
     return answers
 
 
-def _node(driver: Driver, node_id: int) -> BrokerNode:
+def coordinator_of(driver: Driver, node_id: int) -> BrokerNode:
+    """The broker that answered for a group."""
     return driver.client.metadata.nodes.get(node_id) or BrokerNode(node_id, "", -1)
 
 
-def _newer_group(group: consumer_group_describe.DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
-    members = tuple(
+def assigned_members(
+    members: Iterable[consumer_group_describe.Member] | Iterable[share_group_describe.Member],
+) -> tuple[MemberDescription, ...]:
+    """Members to which the broker has assigned partitions."""
+    return tuple(
         MemberDescription(
             each.member_id,
-            each.instance_id,
+            each.instance_id if isinstance(each, consumer_group_describe.Member) else None,
             each.client_id,
             each.client_host,
             tuple(
@@ -92,8 +96,12 @@ def _newer_group(group: consumer_group_describe.DescribedGroup, coordinator: Bro
             ),
             tuple(each.subscribed_topic_names),
         )
-        for each in group.members
+        for each in members
     )
+
+
+def _newer_group(group: consumer_group_describe.DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
+    members = assigned_members(group.members)
     return GroupDescription(
         group.group_id, group.group_state, CONSUMER_PROTOCOL, group.assignor_name, members, coordinator
     )

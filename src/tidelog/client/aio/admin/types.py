@@ -394,6 +394,15 @@ class GroupDescription(NamedTuple):
     coordinator: BrokerNode
 
 
+class ShareGroupOffset(NamedTuple):
+    """Where a share group begins in a partition: everything before is done."""
+
+    start_offset: int
+    lag: int | None
+    """Records that are not done; None if the broker does not say."""
+    leader_epoch: int = -1
+
+
 class MemberToRemove(NamedTuple):
     """A member to be taken out of a group: by its static id, or by the id that the broker gave it."""
 

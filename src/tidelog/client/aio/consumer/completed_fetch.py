@@ -6,7 +6,7 @@ belongs once what was taken so far is returned.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tidelog.client.aio.consumer.aborted import AbortedFilter
@@ -129,6 +129,12 @@ class CompletedFetch:
                 raise self._error from error
         return rows if self._decoding.is_plain or not rows else self._deserialized(rows)
 
+    def put_back(self, rows: Sequence[ConsumerRecord[Any, Any]]) -> None:
+        """Records that `take` returned last and that are not wanted yet: the next call returns them first."""
+        self._rows.extendleft(reversed(rows))
+        if rows:
+            self.next_offset = rows[0].offset
+
     def take_batches(self) -> FetchedBatches:
         """All that is left, as whole batches. Raises what the fetch failed with, as `take` does."""
         if self._error is not None:
@@ -216,10 +222,9 @@ class CompletedFetch:
         made: list[ConsumerRecord[Any, Any]] = []
         for index, row in enumerate(rows):
             try:
-                made.append(_deserialize(row, self._decoding))
+                made.append(deserialize(row, self._decoding))
             except DeserializationFailed:
-                self._rows.extendleft(reversed(rows[index:]))
-                self.next_offset = row.offset
+                self.put_back(rows[index:])
                 if not made:
                     raise
                 break
@@ -234,7 +239,10 @@ class CompletedFetch:
             self._check_crc(position, header)
 
 
-def _deserialize(row: ConsumerRecord[Any, Any], decoding: Decoding) -> ConsumerRecord[Any, Any]:
+def deserialize(
+    row: ConsumerRecord[Any, Any], decoding: Decoding, advice: str | None = None
+) -> ConsumerRecord[Any, Any]:
+    """The record with deserialized key and value. Raises DeserializationFailed, with `advice`."""
     topic, partition, offset, timestamp, key, value, headers, timestamp_type, leader_epoch = row
     part = "key"
     try:
@@ -244,7 +252,7 @@ def _deserialize(row: ConsumerRecord[Any, Any], decoding: Decoding) -> ConsumerR
         if decoding.value is not None and value is not None:
             value = decoding.value(topic, value, headers)
     except Exception as error:
-        raise DeserializationFailed(TopicPartition(topic, partition), offset, part, error) from error
+        raise DeserializationFailed(TopicPartition(topic, partition), offset, part, error, advice) from error
     fields = (topic, partition, offset, timestamp, key, value, headers, timestamp_type, leader_epoch)
     return tuple.__new__(ConsumerRecord, fields)  # half the time that the class itself takes
 

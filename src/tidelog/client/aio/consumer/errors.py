@@ -98,12 +98,14 @@ class CorruptRecords(ClientError):
 
 
 class DeserializationFailed(ClientError):
-    """A deserializer raised. The position stays at this record."""
+    """A deserializer raised. The position of a consumer stays at this record; a share consumer releases it."""
 
-    def __init__(self, partition: TopicPartition, offset: int, part: str, reason: Exception) -> None:
+    def __init__(
+        self, partition: TopicPartition, offset: int, part: str, reason: Exception, advice: str | None = None
+    ) -> None:
         super().__init__(
             f"the {part} of the record at offset {offset} of {partition} cannot be deserialized ({reason}); "
-            f"seek to {offset + 1} to skip it"
+            + (advice or f"seek to {offset + 1} to skip it")
         )
         self.partition = partition
         self.offset = offset

@@ -13,21 +13,16 @@ from typing import Final
 from tidelog.client.aio.consumer.auto_commit import AutoCommit
 from tidelog.client.aio.consumer.commits import OffsetCommits, Offsets
 from tidelog.client.aio.consumer.group_link import GroupLink
-from tidelog.client.aio.consumer.heartbeat_member import HeartbeatMember, Outcome, Wishes
-from tidelog.client.aio.consumer.heartbeats import HeartbeatClocks
+from tidelog.client.aio.consumer.heartbeat_loop import HeartbeatLoop
+from tidelog.client.aio.consumer.heartbeat_member import HeartbeatMember, Wishes
 from tidelog.client.aio.consumer.listeners import Invoke, call_listener
 from tidelog.client.aio.consumer.settings import ConsumerSettings
 from tidelog.client.aio.consumer.subscription import SubscriptionKind, SubscriptionState
 from tidelog.client.aio.network import NetworkClient
-from tidelog.client.aio.reactions import reaction_to
-from tidelog.client.backoff import Backoff
-from tidelog.client.errors import BrokerUnavailable, ClientError, DeadlinePassed
 from tidelog.client.types import TopicPartition
 from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 
 _LOG: Final = logging.getLogger("tidelog.client.consumer")
-_FIRST_INTERVAL_MS: Final = 5000
-"""Used until the coordinator has sent its heartbeat interval."""
 
 
 class HeartbeatCoordinator:
@@ -58,12 +53,16 @@ class HeartbeatCoordinator:
         self._settings = settings
         self._subscription = subscription
         self._invoke = invoke
-        self._notify = notify
-        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
-        self._clocks = HeartbeatClocks(settings.max_poll_interval_ms, _FIRST_INTERVAL_MS, settings.max_poll_interval_ms)
-        self._task: asyncio.Task[None] | None = None
-        self._news = asyncio.Event()
-        self._failure: Exception | None = None
+        self._heartbeats = HeartbeatLoop(
+            client,
+            settings,
+            self.link,
+            self.membership,
+            ConsumerGroupHeartbeatResponse,
+            self._wishes,
+            self._until_given_up,
+            notify,
+        )
         self._committing: tuple[asyncio.Task[None], frozenset[TopicPartition]] | None = None
         """The commit before a revocation, and the partitions that it is for."""
         self._seen_metadata = -1
@@ -73,10 +72,7 @@ class HeartbeatCoordinator:
 
     async def step(self) -> None:
         """Do the next steps. Raises the error that ended the membership, or that a listener raised."""
-        self._clocks.polled(self._client.now_ms())
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+        self._heartbeats.polled()
         if self._subscription.is_automatic:
             self._match_pattern()
             if self.membership.stable_generation is None:
@@ -94,26 +90,17 @@ class HeartbeatCoordinator:
         """Report what this member owns; the coordinator assigns whenever that is due, and needs no request."""
         _LOG.info("group %r: sending a heartbeat early: %s", self.link.group_id, reason)
         self.membership.unanswered()
-        self._news.set()
+        self._heartbeats.report()
 
     def stop_heartbeats(self) -> None:
         """Send no more."""
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
+        self._heartbeats.stop()
 
     async def leave(self, reason: str, until_ms: int) -> None:
         """Give up all partitions and leave the group."""
         self.stop_heartbeats()
         error = await self._give_up(self._subscription.partitions, is_lost=self.membership.stable_generation is None)
-        request = self.membership.leave_request()
-        if request is not None:
-            _LOG.info("group %r: leaving: %s", self.link.group_id, reason)
-            try:
-                async with asyncio.timeout(max(1, until_ms - self._client.now_ms()) / 1000):
-                    await self.link.ask(request, ConsumerGroupHeartbeatResponse)
-            except (ClientError, TimeoutError) as failure:
-                _LOG.info("group %r: LeaveGroup failed: %s", self.link.group_id, failure)
+        await self._heartbeats.leave(reason, until_ms)
         if error is not None:
             raise error
 
@@ -166,7 +153,7 @@ class HeartbeatCoordinator:
         self._subscription.follow_leaders(self._client.metadata)
         _LOG.info("group %r: epoch %d assigns %s", self.link.group_id, self.membership.member_epoch, _names(added))
         self._client.request_refresh()
-        self._news.set()
+        self._heartbeats.report()
         listener = self._subscription.listener
         if listener is not None and added:
             error = await call_listener(self._invoke, listener.on_assigned, tuple(sorted(added))) or error
@@ -222,89 +209,14 @@ class HeartbeatCoordinator:
         return Wishes(self._subscription.topics, owned)
 
     def _keep_beating(self) -> None:
-        if not self._subscription.topics and not self.membership.is_in:
-            return  # a pattern that matches no topic yet has nothing to join for; Kafka refuses such a member
-        self._news.set()
-        if self._task is None or self._task.done():
-            self._clocks.restart(self._client.now_ms())
-            self._task = self._client.spawn(self._run())
-
-    async def _run(self) -> None:
-        failures = 0
-        while self._failure is None:
-            now_ms = self._client.now_ms()
-            if self._clocks.is_poll_overdue(now_ms):
-                await self._leave_stuck()
-                return
-            if not self.membership.has_news(self._wishes()) and self._clocks.due_in_ms(now_ms):
-                await self._sleep(self._clocks.next_event_in_ms(now_ms))
-                continue
-            if await self._beat():
-                failures = 0
-            else:
-                failures += 1
-                await asyncio.sleep(self._backoff.after(failures) / 1000)
-
-    async def _sleep(self, wait_ms: int) -> None:
-        """Wait, unless a change must be reported to the coordinator."""
-        self._news.clear()
-        try:
-            async with asyncio.timeout(wait_ms / 1000):
-                await self._news.wait()
-        except TimeoutError:
-            return
-
-    async def _beat(self) -> bool:
-        """One heartbeat; False if it has to be repeated."""
-        self._clocks.sent(self._client.now_ms())
-        try:
-            reply = await self.link.ask(
-                self.membership.heartbeat_request(self._wishes()), ConsumerGroupHeartbeatResponse
-            )
-            before = self.membership.target
-            outcome = self.membership.on_heartbeat(reply)
-        except ClientError as error:
-            return self._failed(error)
-        if outcome is Outcome.PROCEED:
-            self._clocks.set_interval(self._client.now_ms(), reply.heartbeat_interval_ms)
-            if self.membership.target is not before:
-                self._notify()
-            return True
-        if outcome is Outcome.COORDINATOR_LOST:
-            self.link.forget()
-        self._notify()
-        if outcome is Outcome.FENCED:
-            # The next poll gives up what is lost, and only then may it join again.
-            await self._until_given_up()
-        return False
+        if self._subscription.topics or self.membership.is_in:
+            # A pattern that matches no topic yet has nothing to join for; Kafka refuses such a member.
+            self._heartbeats.keep_beating()
 
     async def _until_given_up(self) -> None:
-        while self._subscription.partitions and not self._clocks.is_poll_overdue(self._client.now_ms()):
-            await self._sleep(self._settings.retry_backoff_ms)
-
-    def _failed(self, error: Exception) -> bool:
-        self.membership.unanswered()
-        passes = isinstance(error, BrokerUnavailable | DeadlinePassed)
-        if not passes and not reaction_to(error).is_retriable:
-            self._failure = error
-            self._notify()
-        return False
-
-    async def _leave_stuck(self) -> None:
-        """The application does not poll: leave the group. The next poll reports the partitions as lost."""
-        _LOG.warning(
-            "group %r: poll() was not called for max.poll.interval.ms=%d, leaving the group; raise it, or "
-            "lower max.poll.records",
-            self.link.group_id,
-            self._settings.max_poll_interval_ms,
-        )
-        request = self.membership.leave_request()
-        self._notify()
-        if request is not None:
-            try:
-                await self.link.ask(request, ConsumerGroupHeartbeatResponse)
-            except ClientError as error:
-                _LOG.info("group %r: LeaveGroup failed: %s", self.link.group_id, error)
+        """After being fenced: the next poll gives up what is lost, and only then may the member join again."""
+        while self._subscription.partitions and not self._heartbeats.is_poll_overdue:
+            await self._heartbeats.sleep(self._settings.retry_backoff_ms)
 
 
 def _names(partitions: Collection[TopicPartition]) -> str:

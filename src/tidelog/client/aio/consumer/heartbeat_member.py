@@ -1,15 +1,17 @@
 """One member's side of the newer group protocol (KIP-848): the broker assigns, and only heartbeats are sent.
 
-Pure: requests come out, replies and the time go in. `HeartbeatCoordinator` sends, waits and moves partitions.
+Pure: requests come out, replies go in. `HeartbeatLoop` sends them; `HeartbeatCoordinator` moves partitions. What share
+groups (KIP-932) have in common with it is `GroupMember`.
 
 A member reports what has changed since its last heartbeat and receives its target assignment when that changes. It
 revokes and takes partitions to reach the target, and the next heartbeat reports the partitions it owns.
 A member that the coordinator does not know any more loses its partitions and joins again, with epoch 0.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from uuid import uuid4
 
 from tidelog.client.aio.consumer.membership import Generation
@@ -17,11 +19,8 @@ from tidelog.client.aio.reactions import Reaction, error_code_of, reaction_to
 from tidelog.client.errors import ApiError
 from tidelog.client.types import ConsumerGroupMetadata
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
-)
+from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from tidelog.wire.schema import Message
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -52,79 +51,43 @@ class Wishes(NamedTuple):
 _FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
 
-class HeartbeatMember:
-    """This consumer as a member, or future member, of a group that the broker assigns."""
+Reports = TypeVar("Reports")
+"""What a member reports to the coordinator besides its epoch."""
 
-    def __init__(
-        self,
-        group_id: str,
-        group_instance_id: str | None,
-        rack_id: str | None,
-        rebalance_timeout_ms: int,
-        server_assignor: str | None,
-    ) -> None:
+
+class GroupMember(ABC, Generic[Reports]):
+    """A member, or future member, of a group whose broker assigns partitions in the replies to heartbeats."""
+
+    def __init__(self, group_id: str, nothing_yet: Reports) -> None:
         self.group_id = group_id
-        self.group_instance_id = group_instance_id
         self.member_id = str(uuid4())
         self.member_epoch = JOIN_EPOCH
         self.target: ById | None = None
         """What the coordinator last assigned; None until it has."""
         self.is_in = False
         """Whether the coordinator expects heartbeats of this member."""
-        self._rack_id = rack_id
-        self._rebalance_timeout_ms = rebalance_timeout_ms
-        self._server_assignor = server_assignor
-        self._reported: Wishes | None = None
+        self._reported: Reports | None = None
         """What the coordinator knows; None when the next heartbeat must carry everything."""
-        self._sent = Wishes()
-
-    @property
-    def is_static(self) -> bool:
-        return self.group_instance_id is not None
-
-    @property
-    def is_rebalancing(self) -> bool:
-        """Commits are always possible: the epoch, not a phase of the group, decides whether they are taken."""
-        return False
+        self._sent = nothing_yet
 
     @property
     def stable_generation(self) -> Generation | None:
         """The epoch to commit in; None while this is no member."""
         return Generation(self.member_epoch, self.member_id) if self.member_epoch > JOIN_EPOCH else None
 
-    @property
-    def metadata(self) -> ConsumerGroupMetadata:
-        """The member's id, epoch and group, for a transactional producer that commits for it."""
-        generation = self.stable_generation or Generation()
-        return ConsumerGroupMetadata(
-            self.group_id, generation.generation_id, generation.member_id, self.group_instance_id
-        )
+    @abstractmethod
+    def heartbeat_request(self, wishes: Reports) -> Message:
+        """A heartbeat, with the fields that have changed."""
 
-    def has_news(self, wishes: Wishes) -> bool:
+    @abstractmethod
+    def leave_request(self) -> Message | None:
+        """Leave, if there is anything to leave."""
+
+    def has_news(self, wishes: Reports) -> bool:
         """Whether the next heartbeat cannot wait for its interval."""
         return self._reported != wishes
 
-    # Heartbeats.
-
-    def heartbeat_request(self, wishes: Wishes) -> ConsumerGroupHeartbeatRequest:
-        """A heartbeat, with the fields that have changed."""
-        self._sent = wishes
-        reported = self._reported
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self.group_id, member_id=self.member_id, member_epoch=self.member_epoch
-        )
-        if reported is None:
-            request.instance_id = self.group_instance_id
-            request.rack_id = self._rack_id
-            request.rebalance_timeout_ms = self._rebalance_timeout_ms
-            request.server_assignor = self._server_assignor
-        if reported is None or reported.topics != wishes.topics:
-            request.subscribed_topic_names = sorted(wishes.topics)
-        if reported is None or reported.owned != wishes.owned:
-            request.topic_partitions = _by_topic(wishes.owned)
-        return request
-
-    def on_heartbeat(self, reply: ConsumerGroupHeartbeatResponse) -> Outcome:
+    def on_heartbeat(self, reply: Any) -> Outcome:
         """Take over an answer. Raises ApiError for one that ends the membership for good."""
         code = error_code_of(reply.error_code)
         if code is ErrorCode.NONE:
@@ -142,7 +105,7 @@ class HeartbeatMember:
         self.forget()
         raise ApiError(code, f"group {self.group_id!r}: {reply.error_message or code.text}")
 
-    def _accepted(self, reply: ConsumerGroupHeartbeatResponse) -> None:
+    def _accepted(self, reply: Any) -> None:
         self.member_id = reply.member_id or self.member_id
         self.member_epoch = reply.member_epoch
         self.is_in = True
@@ -167,6 +130,61 @@ class HeartbeatMember:
         """Reset to no member, with a new id for the next join."""
         self.fence()
         self.member_id = str(uuid4())
+
+
+class HeartbeatMember(GroupMember[Wishes]):
+    """This consumer as a member, or future member, of a group that the broker assigns."""
+
+    def __init__(
+        self,
+        group_id: str,
+        group_instance_id: str | None,
+        rack_id: str | None,
+        rebalance_timeout_ms: int,
+        server_assignor: str | None,
+    ) -> None:
+        super().__init__(group_id, Wishes())
+        self.group_instance_id = group_instance_id
+        self._rack_id = rack_id
+        self._rebalance_timeout_ms = rebalance_timeout_ms
+        self._server_assignor = server_assignor
+
+    @property
+    def is_static(self) -> bool:
+        return self.group_instance_id is not None
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """Commits are always possible: the epoch, not a phase of the group, decides whether they are taken."""
+        return False
+
+    @property
+    def metadata(self) -> ConsumerGroupMetadata:
+        """The member's id, epoch and group, for a transactional producer that commits for it."""
+        generation = self.stable_generation or Generation()
+        return ConsumerGroupMetadata(
+            self.group_id, generation.generation_id, generation.member_id, self.group_instance_id
+        )
+
+    # Heartbeats.
+
+    def heartbeat_request(self, wishes: Wishes) -> ConsumerGroupHeartbeatRequest:
+        """A heartbeat, with the fields that have changed."""
+        self._sent = wishes
+        reported = self._reported
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=self.member_epoch
+        )
+        if reported is None:
+            request.instance_id = self.group_instance_id
+            request.rack_id = self._rack_id
+            request.rebalance_timeout_ms = self._rebalance_timeout_ms
+            request.server_assignor = self._server_assignor
+        if reported is None or reported.topics != wishes.topics:
+            request.subscribed_topic_names = sorted(wishes.topics)
+        if reported is None or reported.owned != wishes.owned:
+            request.topic_partitions = _by_topic(wishes.owned)
+        return request
 
     def leave_request(self) -> ConsumerGroupHeartbeatRequest | None:
         """Leave, if there is anything to leave."""

@@ -1,6 +1,7 @@
 """The signal that calls of a consumer wait for: a change, an error, or `wakeup`."""
 
 import asyncio
+from typing import Any
 
 from tidelog.client.aio.consumer.errors import Woken
 from tidelog.client.errors import ClientError
@@ -65,7 +66,7 @@ class Signal:
         self._is_set = False
         self.raise_if_ended()
 
-    async def settle(self, task: "asyncio.Future[object]", until_ms: int) -> bool:
+    async def settle(self, task: "asyncio.Future[Any]", until_ms: int) -> bool:
         """Whether `task` ended by `until_ms`; raises as `wait` does. The task goes on if it did not end."""
         if not task.done():
             task.add_done_callback(lambda _: self.notify())
