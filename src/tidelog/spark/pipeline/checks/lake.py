@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tidelog.client.durations import DurationError, milliseconds
-from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, Iceberg
+from tidelog.spark.pipeline.definition.endpoints import HISTORY, LATEST, Changes, Delta, Iceberg
 from tidelog.spark.pipeline.lake.storage import NAMES, is_remote
 
 
@@ -15,9 +15,31 @@ def lake_problems(sink: Delta | Iceberg | Changes) -> Iterator[str]:
             return
         if not sink.key:
             yield f"{sink} needs the columns of the key: key='id'"
+        yield from _history(sink)
         yield from _table(sink.table)
     else:
         yield from _table(sink)
+
+
+def _history(sink: Changes) -> Iterator[str]:
+    if sink.scd not in (LATEST, HISTORY):
+        yield f"{sink}: scd={sink.scd!r}; it is 1 (the last state of each row) or 2 (every state)"
+    if sink.scd == LATEST:
+        if sink.track:
+            yield f"{sink}: track needs scd=2"
+        return
+    made = [sink.valid_from, sink.valid_to, sink.keep_deleted or "deleted"]
+    for name in dict.fromkeys(made):
+        if made.count(name) > 1:
+            yield f"{sink}: valid_from, valid_to and keep_deleted need different columns, not {name!r} twice"
+        if name in sink.key or name in sink.track or name in sink.table.columns:
+            yield (
+                f"{sink}: the column {name!r} is one that scd=2 makes: name another with valid_from, valid_to or "
+                "keep_deleted"
+            )
+    for name in sink.track:
+        if name in sink.key or name == sink.order_by:
+            yield f"{sink}: track has {name!r}, which is part of the key or the order of changes"
 
 
 def _table(table: Delta | Iceberg) -> Iterator[str]:

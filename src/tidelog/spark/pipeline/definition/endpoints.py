@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 Options = Mapping[str, str]
 Path = str | os.PathLike[str]
+LATEST: Final = 1
+"""`merge_changes(scd=1)`: a table has the last state of each row."""
+HISTORY: Final = 2
+"""`merge_changes(scd=2)`: a table has every state of each row, and when it was valid."""
 _REQUEST_BYTES: Final = "kafka.max.request.size"
 
 
@@ -89,7 +93,7 @@ class Iceberg:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Rows that are changes of a table's rows: the last of each key is merged into it."""
+    """Rows that are changes of a table's rows: the last of each key is merged into it, or all are kept as versions."""
 
     table: Delta | Iceberg
     key: tuple[str, ...]
@@ -97,6 +101,11 @@ class Changes:
     operation: str
     delete: tuple[str, ...] = ("d", "delete", "tombstone")
     keep_deleted: str | None = None
+    truncate: tuple[str, ...] = ("truncate",)
+    scd: int = LATEST
+    valid_from: str = "valid_from"
+    valid_to: str = "valid_to"
+    track: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"changes of {self.table}"
@@ -209,15 +218,37 @@ def merge_changes(
     order_by: str,
     operation: str,
     delete: str | Sequence[str] = ("d", "delete", "tombstone"),
+    truncate: str | Sequence[str] = "truncate",
     keep_deleted: str | None = None,
+    scd: int = LATEST,
+    valid_from: str = "valid_from",
+    valid_to: str = "valid_to",
+    track: str | Sequence[str] = (),
 ) -> Changes:
     """Rows that are changes of a table's rows, such as those of a database's change log.
 
     Of each key, the change with the greatest `order_by` wins, in a batch and against the table, which keeps that
     column. A change whose column `operation` is one of `delete` removes the row, or, with `keep_deleted="deleted"`,
-    sets this column to true: then a change that arrives after the deletion, but is older, is recognised.
+    sets this column to true: then a change that arrives after the deletion, but is older, is recognised. One whose
+    `operation` is one of `truncate` removes all rows that are older; it needs no key.
+
+    With `scd=2` the table keeps every version of a row, valid from the `order_by` of its change (the column
+    `valid_from`) up to that of the next change, or null (`valid_to`), in whatever order the changes arrive. A change
+    that differs from the version before it in none of the columns `track`, by default of all, opens no version.
     """
-    return Changes(table, _names(key), order_by, operation, _names(delete), keep_deleted)
+    return Changes(
+        table,
+        _names(key),
+        order_by,
+        operation,
+        _names(delete),
+        keep_deleted,
+        _names(truncate),
+        scd,
+        valid_from,
+        valid_to,
+        _names(track),
+    )
 
 
 def refreshed(source: "Source", *, every: Duration) -> Refreshed:

@@ -14,6 +14,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -25,18 +26,21 @@ from tidelog.spark.pipeline.lake import storage
 from tidelog.spark.pipeline.lake.batches import PLAN_DIGITS, Batch, Committed, is_written
 from tidelog.spark.pipeline.lake.commits import until_no_conflict
 from tidelog.spark.pipeline.lake.evolution import Columns, arrow_columns, created_columns, fitted, table_columns
+from tidelog.spark.pipeline.lake.history import keys_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from tidelog.spark.pipeline.lake.changes import KeyedChanges
+    from tidelog.spark.pipeline.lake.changes import KeyedChanges, LastChanges
+    from tidelog.spark.pipeline.lake.history import History
 
 Partition = Mapping[str, str | None]
 
 _FILES: Final = "path string, size long, records long, partition string"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._-]+")
 _PLAN: Final = "-plan"
+_GONE: Final = "_gone"
 
 
 class DeltaLake:
@@ -62,24 +66,21 @@ class DeltaLake:
 
     def merge(self, rows: "DataFrame", batch: Batch, changes: "KeyedChanges") -> bool:
         """Merge a batch of changes; False if the table has it. `rows` has one change for each key."""
-        from deltalake import DeltaTable
-
         found = self.opened()
         if found is not None and self._has(found, batch):
             return False
-        source = rows.toArrow()
-        changes.check_keys(source)
-        columns = self._columns_for(changes.stored(rows).schema, found)
-        if found is None:
-            DeltaTable.create(
-                self._path,
-                delta_schema(columns),
-                mode="ignore",
-                partition_by=list(self._partition_by),
-                storage_options=self._options,
-            )
-        source = changes.fitted(source, arrow_columns(columns))
-        return self._commit(lambda: self._merge(source, batch, changes))
+        columns = self._columns_or_created(changes.stored(rows.schema), found)
+        last = changes.last(rows.toArrow(), arrow_columns(columns))
+        return self._commit(lambda: self._merge(last, batch, changes))
+
+    def keep(self, rows: "DataFrame", batch: Batch, history: "History") -> bool:
+        """Merge a batch of changes into a table of all versions; False if the table has it."""
+        found = self.opened()
+        if found is not None and self._has(found, batch):
+            return False
+        columns = self._columns_or_created(history.stored(rows.schema), found)
+        incoming = history.as_rows(rows.toArrow(), arrow_columns(columns))
+        return self._commit(lambda: self._keep(incoming, batch, history))
 
     def compact(self, target_bytes: int | None = None) -> dict[str, int]:
         """Join small files into larger ones; how many files were replaced by how many. Appends go on meanwhile."""
@@ -140,11 +141,12 @@ class DeltaLake:
         found.create_write_transaction(actions, "append", found.schema(), names, commit_properties=how)
         return True
 
-    def _merge(self, source: "pa.Table", batch: Batch, changes: "KeyedChanges") -> bool:
+    def _merge(self, last: "LastChanges", batch: Batch, changes: "KeyedChanges") -> bool:
         found = self.opened()
         if self._has(found, batch):
             return False
-        same = " AND ".join(f"target.{_quoted(name)} = source.{_quoted(name)}" for name in changes.key)
+        source = last.rows
+        same = _same(changes.key)
         order = _quoted(changes.order_by)
         newer = f"(target.{order} IS NULL OR source.{order} >= target.{order})"
         values = {_quoted(name): f"source.{_quoted(name)}" for name in changes.stored_names(source.column_names)}
@@ -158,7 +160,37 @@ class DeltaLake:
             merging = merging.when_matched_delete(f"{gone} AND {newer}")
             merging = merging.when_matched_update(values, f"NOT {gone} AND {newer}")
             merging = merging.when_not_matched_insert(values, f"NOT {gone}")
+        if last.truncated is not None:
+            at = literal(last.truncated)
+            older = f"target.{order} IS NULL OR target.{order} < {at}"
+            if changes.keep_deleted is None:
+                merging = merging.when_not_matched_by_source_delete(older)
+            else:
+                marked = {_quoted(changes.keep_deleted): "true", order: at}
+                merging = merging.when_not_matched_by_source_update(marked, older)
         merging.execute()
+        return True
+
+    def _keep(self, incoming: "pa.Table", batch: Batch, history: "History") -> bool:
+        import pyarrow as pa
+
+        found = self.opened()
+        if self._has(found, batch):
+            return False
+        new = history.replacement(_rows_of_keys(found, incoming, history), incoming)
+        gone = new.keys.append_column(_GONE, pa.repeat(True, new.keys.num_rows))
+        put = new.rows.append_column(_GONE, pa.repeat(False, new.rows.num_rows))
+        source = pa.concat_tables([put, gone], promote_options="default")
+        is_gone = f"source.{_GONE}"
+        merging = found.merge(
+            source,
+            f"{is_gone} AND {_same(history.key)}",
+            source_alias="source",
+            target_alias="target",
+            commit_properties=_commit_properties(batch),
+        )
+        values = {_quoted(name): f"source.{_quoted(name)}" for name in new.rows.column_names}
+        merging.when_matched_delete().when_not_matched_insert(values, f"NOT {is_gone}").execute()
         return True
 
     def _write_files(self, rows: "DataFrame", columns: StructType, names: tuple[str, ...]) -> list[Any]:
@@ -206,6 +238,21 @@ class DeltaLake:
             return there
         self._commit(lambda: self._add_columns(rows))
         return _columns(self.opened())
+
+    def _columns_or_created(self, rows: StructType, found: Any) -> StructType:
+        """The columns that the table has for `rows`; it is created if it is missing."""
+        from deltalake import DeltaTable
+
+        columns = self._columns_for(rows, found)
+        if found is None:
+            DeltaTable.create(
+                self._path,
+                delta_schema(columns),
+                mode="ignore",
+                partition_by=list(self._partition_by),
+                storage_options=self._options,
+            )
+        return columns
 
     def _check_partitions(self, rows: StructType) -> None:
         there = rows.fieldNames()
@@ -256,6 +303,37 @@ def _commit_properties(batch: Batch) -> Any:
     if batch.plan is not None:
         marks.append(Transaction(batch.application + _PLAN, int(batch.plan, 16)))
     return CommitProperties(app_transactions=marks)
+
+
+def _same(key: Sequence[str]) -> str:
+    return " AND ".join(f"target.{_quoted(name)} = source.{_quoted(name)}" for name in key)
+
+
+def literal(value: Any) -> str:
+    """A value as the SQL of a merge has it."""
+    if isinstance(value, datetime):
+        micros = int(value.replace(tzinfo=value.tzinfo or UTC).timestamp()) * 1_000_000 + value.microsecond
+        zone = "None" if value.tzinfo is None else 'Some("UTC")'
+        return f"arrow_cast({micros}, 'Timestamp(Microsecond, {zone})')"
+    if isinstance(value, date):
+        return f"DATE '{value.isoformat()}'"
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+
+
+def _rows_of_keys(table: Any, incoming: "pa.Table", history: "History") -> "pa.Table":
+    """The rows that a batch of changes may concern."""
+    import pyarrow.dataset as ds
+
+    dataset = table.to_pyarrow_dataset(as_large_types=False)
+    if history.truncates(incoming):
+        return dataset.to_table()
+    keys = keys_of(incoming, history.key)
+    known = ds.field(history.key[0]).is_null()
+    among = None
+    for name in history.key:
+        is_in = ds.field(name).isin(keys[name].combine_chunks())
+        among = is_in if among is None else among & is_in
+    return dataset.to_table(filter=known | among)
 
 
 def _quoted(name: str) -> str:

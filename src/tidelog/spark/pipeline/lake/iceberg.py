@@ -24,6 +24,7 @@ from tidelog.spark.pipeline.lake import storage
 from tidelog.spark.pipeline.lake.batches import Batch, Committed, is_written
 from tidelog.spark.pipeline.lake.commits import until_no_conflict
 from tidelog.spark.pipeline.lake.evolution import Columns, arrow_columns, created_columns, fitted, table_columns
+from tidelog.spark.pipeline.lake.history import keys_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
     from pyspark.sql import DataFrame
 
-    from tidelog.spark.pipeline.lake.changes import KeyedChanges
+    from tidelog.spark.pipeline.lake.changes import KeyedChanges, LastChanges
+    from tidelog.spark.pipeline.lake.history import History
 
 PROPERTY: Final = "tidelog.batch."
 COMPACTION: Final = "tidelog.compaction"
@@ -57,7 +59,7 @@ class IcebergTable:
         found = self.opened()
         if found is not None and self._has(found, batch):
             return False
-        table = self._with_columns(rows.schema, found or self._create(rows))
+        table = self._with_columns(rows.schema, found or self._create(rows.schema))
         files = _write_files(rows, table)
         return self._commit(lambda: self._add(files, batch))
 
@@ -66,12 +68,20 @@ class IcebergTable:
         found = self.opened()
         if found is not None and self._has(found, batch):
             return False
-        source = rows.toArrow()
-        changes.check_keys(source)
-        stored = changes.stored(rows)
-        table = self._with_columns(stored.schema, found or self._create(stored))
-        source = changes.fitted(source, arrow_columns(_columns(table)))
-        return self._commit(lambda: self._merge(source, batch, changes))
+        columns = changes.stored(rows.schema)
+        table = self._with_columns(columns, found or self._create(columns))
+        last = changes.last(rows.toArrow(), arrow_columns(_columns(table)))
+        return self._commit(lambda: self._merge(last, batch, changes))
+
+    def keep(self, rows: "DataFrame", batch: Batch, history: "History") -> bool:
+        """Merge a batch of changes into a table of all versions; False if the table has it."""
+        found = self.opened()
+        if found is not None and self._has(found, batch):
+            return False
+        columns = history.stored(rows.schema)
+        table = self._with_columns(columns, found or self._create(columns))
+        incoming = history.as_rows(rows.toArrow(), arrow_columns(_columns(table)))
+        return self._commit(lambda: self._keep(incoming, batch, history))
 
     def compact(self, target_bytes: int | None = None) -> dict[str, int]:
         """Join small files into larger ones; how many files were replaced by how many. Appends go on meanwhile."""
@@ -129,12 +139,12 @@ class IcebergTable:
     def _has(self, table: "Table", batch: Batch) -> bool:
         return is_written(batch, _committed(table, batch.application), self.name)
 
-    def _create(self, rows: "DataFrame") -> "Table":
+    def _create(self, columns: StructType) -> "Table":
         from pyiceberg.exceptions import TableAlreadyExistsError
 
         namespace = self._endpoint.table.rpartition(".")[0]
         self._catalog.create_namespace_if_not_exists(namespace)
-        schema = arrow_columns(created_columns(rows.schema))
+        schema = arrow_columns(created_columns(columns))
         try:
             with self._catalog.create_table_transaction(self._endpoint.table, schema) as transaction:
                 _partition(transaction, self._endpoint.partition_by)
@@ -172,14 +182,17 @@ class IcebergTable:
         transaction.commit_transaction()
         return True
 
-    def _merge(self, source: "pa.Table", batch: Batch, changes: "KeyedChanges") -> bool:
+    def _merge(self, last: "LastChanges", batch: Batch, changes: "KeyedChanges") -> bool:
         import pyarrow as pa
         from pyiceberg.table.upsert_util import create_match_filter
 
         table = self._current()
         if self._has(table, batch):
             return False
+        source = last.rows
         transaction = table.transaction()
+        if last.truncated is not None:
+            _truncate(table, transaction, last.truncated, changes, batch)
         if source.num_rows:
             matching = create_match_filter(source, list(changes.key))
             keys, order = list(changes.key), changes.order_by
@@ -194,6 +207,26 @@ class IcebergTable:
                 rows = _remaining(winning, changes)
                 if rows.num_rows:
                     transaction.append(rows.select(changes.stored_names(rows.column_names)), _marks(batch))
+        transaction.set_properties(_marks(batch))
+        transaction.commit_transaction()
+        return True
+
+    def _keep(self, incoming: "pa.Table", batch: Batch, history: "History") -> bool:
+        from pyiceberg.table.upsert_util import create_match_filter
+
+        table = self._current()
+        if self._has(table, batch):
+            return False
+        transaction = table.transaction()
+        if incoming.num_rows:
+            there = _rows_of_keys(table, incoming, history).cast(incoming.schema)
+            new = history.replacement(there, incoming)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                if new.keys.num_rows:
+                    transaction.delete(create_match_filter(new.keys, list(history.key)), _marks(batch))
+                if new.rows.num_rows:
+                    transaction.append(new.rows, _marks(batch))
         transaction.set_properties(_marks(batch))
         transaction.commit_transaction()
         return True
@@ -298,6 +331,49 @@ def _write_files(rows: "DataFrame", table: "Table") -> list[Any]:
         for row in rows.mapInArrow(write, "files binary").collect()
         for file in pickle.loads(row.files)  # noqa: S301 - written by a task above
     ]
+
+
+def _expressions() -> Any:
+    """Their constructors take the names of columns, which their types do not say."""
+    from pyiceberg import expressions
+
+    return expressions
+
+
+def _rows_of_keys(table: "Table", incoming: "pa.Table", history: "History") -> "pa.Table":
+    """The rows that a batch of changes may concern."""
+    from pyiceberg.table.upsert_util import create_match_filter
+
+    if history.truncates(incoming):
+        return table.scan().to_arrow()
+    made = _expressions()
+    known = made.IsNull(history.key[0])
+    keys = keys_of(incoming, history.key)
+    return table.scan(row_filter=made.Or(known, create_match_filter(keys, list(history.key)))).to_arrow()
+
+
+def _truncate(
+    table: "Table", transaction: "Transaction", truncated: Any, changes: "KeyedChanges", batch: Batch
+) -> None:
+    """Delete the rows that are older than a truncation, or mark them as deleted by it."""
+    import pyarrow as pa
+    from pyiceberg.expressions.literals import literal
+
+    made = _expressions()
+    older = made.Or(made.IsNull(changes.order_by), made.LessThan(changes.order_by, literal(truncated)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        there = None if changes.keep_deleted is None else table.scan(row_filter=older).to_arrow()
+        transaction.delete(older, _marks(batch))
+        if there is None or not there.num_rows:
+            return
+        for name, value in ((changes.keep_deleted, True), (changes.order_by, truncated)):
+            place = there.schema.get_field_index(name)
+            kind = there.schema.field(place).type
+            there = there.set_column(
+                place, there.schema.field(place), pa.repeat(pa.scalar(value, kind), there.num_rows)
+            )
+        transaction.append(there, _marks(batch))
 
 
 def _newer(source: "pa.Table", there: "pa.Table", changes: "KeyedChanges") -> "pa.Table":

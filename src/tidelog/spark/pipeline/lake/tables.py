@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pyspark.errors import AnalysisException
 
 from tidelog.client.durations import milliseconds
-from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, Iceberg
+from tidelog.spark.pipeline.definition.endpoints import HISTORY, Changes, Delta, Iceberg
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.lake.batches import PLAN_DIGITS, Batch, Committed
-from tidelog.spark.pipeline.lake.changes import KeyedChanges, keyed, last_changes
+from tidelog.spark.pipeline.lake.changes import KeyedChanges, keyed, last_changes, marked_changes
 from tidelog.spark.pipeline.lake.delta import DeltaLake
+from tidelog.spark.pipeline.lake.history import History
 from tidelog.spark.pipeline.lake.iceberg import IcebergTable
 from tidelog.spark.sink.checkpoint import plan_in_jvm
 
@@ -34,6 +35,9 @@ class LakeTable(Protocol):
 
     def merge(self, rows: "DataFrame", batch: Batch, changes: KeyedChanges) -> bool:
         """Merge a batch of changes, one for each key; False if the table has it."""
+
+    def keep(self, rows: "DataFrame", batch: Batch, history: History) -> bool:
+        """Merge a batch of changes into a table of all versions; False if the table has it."""
 
     def compact(self, target_bytes: int | None = None) -> dict[str, int]:
         """Join small files into larger ones; how many files were replaced by how many."""
@@ -64,8 +68,10 @@ def table_writer(sink: Delta | Iceberg | Changes, query_id: Callable[[], str]) -
     def write(rows: "DataFrame", batch_id: int) -> None:
         plan = plan_in_jvm(rows, query_id(), batch_id)
         batch = Batch(f"tidelog-{query_id()}", batch_id, None if plan is None else plan[:PLAN_DIGITS])
-        if isinstance(sink, Changes):
-            table.merge(_changes(rows, sink), batch, keyed(sink))
+        if isinstance(sink, Changes) and sink.scd == HISTORY:
+            table.keep(marked_changes(_columns_of_changes(rows, sink), sink), batch, history_of(sink))
+        elif isinstance(sink, Changes):
+            table.merge(last_changes(_columns_of_changes(rows, sink), sink), batch, keyed(sink))
         else:
             table.append(selected(rows, endpoint.columns, sink), batch)
         if compaction is not None:
@@ -74,11 +80,17 @@ def table_writer(sink: Delta | Iceberg | Changes, query_id: Callable[[], str]) -
     return write
 
 
-def _changes(rows: "DataFrame", sink: Changes) -> "DataFrame":
+def _columns_of_changes(rows: "DataFrame", sink: Changes) -> "DataFrame":
     columns = sink.table.columns
-    if columns:
-        rows = selected(rows, tuple(dict.fromkeys([*sink.key, *columns, sink.order_by, sink.operation])), sink)
-    return last_changes(rows, sink)
+    if not columns:
+        return rows
+    return selected(rows, tuple(dict.fromkeys([*sink.key, *columns, sink.order_by, sink.operation])), sink)
+
+
+def history_of(sink: Changes) -> History:
+    """How a sink keeps the versions of its rows."""
+    deleted = sink.keep_deleted or "deleted"
+    return History(sink.key, sink.order_by, sink.valid_from, sink.valid_to, deleted, sink.track)
 
 
 def selected(rows: "DataFrame", columns: Sequence[str], sink: object) -> "DataFrame":
