@@ -1,10 +1,13 @@
 """Mistakes in the description of a table of a lakehouse. Pure."""
 
 from collections.abc import Iterator
+from typing import Final
 
-from tidelog.client.durations import DurationError, milliseconds
-from tidelog.spark.pipeline.definition.endpoints import HISTORY, LATEST, Changes, Delta, Iceberg
+from tidelog.client.durations import Duration, DurationError, milliseconds
+from tidelog.spark.pipeline.definition.endpoints import HISTORY, LATEST, Changes, Delta, Iceberg, Maintenance
 from tidelog.spark.pipeline.lake.storage import NAMES, is_remote
+
+_SAFE_MS: Final = 3_600_000
 
 
 def lake_problems(sink: Delta | Iceberg | Changes) -> Iterator[str]:
@@ -44,15 +47,39 @@ def _history(sink: Changes) -> Iterator[str]:
 
 def _table(table: Delta | Iceberg) -> Iterator[str]:
     if table.compact_every is not None:
-        try:
-            milliseconds(table.compact_every)
-        except DurationError as error:
-            yield f"{table}: compact_every {error}"
+        yield from _duration(table, "compact_every", table.compact_every)
+    if table.maintain is not None:
+        yield from _maintenance(table, table.maintain)
     unknown = sorted(set(table.storage) - NAMES)
     if unknown:
         yield f"{table}: storage has {', '.join(unknown)}; its settings are {', '.join(sorted(NAMES))}"
     if isinstance(table, Iceberg):
         yield from _iceberg(table)
+
+
+def _duration(table: Delta | Iceberg, setting: str, given: Duration) -> Iterator[str]:
+    try:
+        milliseconds(given)
+    except DurationError as error:
+        yield f"{table}: {setting} {error}"
+
+
+def _maintenance(table: Delta | Iceberg, rule: Maintenance) -> Iterator[str]:
+    if table.compact_every is not None:
+        yield f"{table}: compact_every is part of maintain(…): give one of the two"
+    if rule.target_mb is not None and rule.target_mb < 1:
+        yield f"{table}: maintain(target_mb={rule.target_mb}) must be at least 1"
+    yield from _duration(table, "maintain(every=…)", rule.every)
+    for name, given in (("keep", rule.keep), ("orphans_after", rule.orphans_after)):
+        if given is None:
+            continue
+        mistakes = [*_duration(table, f"maintain({name}=…)", given)]
+        yield from mistakes
+        if not mistakes and milliseconds(given) < _SAFE_MS:
+            yield (
+                f"{table}: maintain({name}={given!r}) must be at least 1h: readers and batches that run could lose "
+                "files that they need"
+            )
 
 
 def _iceberg(table: Iceberg) -> Iterator[str]:

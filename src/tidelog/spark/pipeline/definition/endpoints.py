@@ -59,6 +59,17 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
+class Maintenance:
+    """What is done beside the running query to keep a table in order. `None` leaves something out."""
+
+    every: Duration
+    compact: bool = True
+    target_mb: int | None = None
+    keep: Duration | None = None
+    orphans_after: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Delta:
     """A Delta Lake table, read and written by the `deltalake` library: no jar."""
 
@@ -68,6 +79,13 @@ class Delta:
     storage: Options = field(default_factory=dict)
     compact_every: Duration | None = None
     merge_schema: bool = False
+    maintain: Maintenance | None = None
+    sort_by: tuple[str, ...] = ()
+
+    @property
+    def maintenance(self) -> Maintenance | None:
+        """What `maintain` and `compact_every` say."""
+        return self.maintain or (None if self.compact_every is None else Maintenance(self.compact_every))
 
     def __str__(self) -> str:
         return f"delta {self.path}"
@@ -86,6 +104,13 @@ class Iceberg:
     properties: Options = field(default_factory=dict)
     compact_every: Duration | None = None
     merge_schema: bool = False
+    maintain: Maintenance | None = None
+    sort_by: tuple[str, ...] = ()
+
+    @property
+    def maintenance(self) -> Maintenance | None:
+        """What `maintain` and `compact_every` say."""
+        return self.maintain or (None if self.compact_every is None else Maintenance(self.compact_every))
 
     def __str__(self) -> str:
         return f"iceberg {self.table}"
@@ -159,6 +184,22 @@ def parquet(path: Path, *, schema: str | None = None, partition_by: str | Sequen
     return spark_format("parquet", path, schema=schema, partition_by=partition_by, **options)
 
 
+def maintain(
+    *,
+    every: Duration,
+    compact: bool = True,
+    target_mb: int | None = None,
+    keep: Duration | None = "7d",
+    orphans_after: Duration | None = "7d",
+) -> Maintenance:
+    """What keeps a table in order, every so often and beside the running query.
+
+    Small files are joined into ones of `target_mb`. Versions that are older than `keep` can no longer be read, and
+    files that belong to no version are removed once they are older than `orphans_after`. `None` leaves either out.
+    """
+    return Maintenance(every, compact, target_mb, keep, orphans_after)
+
+
 def delta(
     path: Path,
     *,
@@ -167,15 +208,25 @@ def delta(
     storage: Mapping[str, Any] | None = None,
     compact_every: Duration | None = None,
     merge_schema: bool = False,
+    maintain: Maintenance | None = None,
+    sort_by: str | Sequence[str] = (),
 ) -> Delta:
     """A Delta Lake table, in a directory or at `s3://bucket/path`; the first batch creates it if it is missing.
 
     `columns` are the columns to write, by default all. `storage` are settings like `AWS_ENDPOINT_URL`, by default those
     of the environment. With `compact_every="1h"` small files are compacted beside the running query. With
     `merge_schema=True` columns that only the rows have are added to the table, and those that only it has become null.
+    `maintain` is what `maintain(…)` makes, instead of `compact_every`. The rows of each file are sorted by `sort_by`.
     """
     return Delta(
-        os.fspath(path), _names(partition_by), _names(columns), texts(storage or {}), compact_every, merge_schema
+        os.fspath(path),
+        _names(partition_by),
+        _names(columns),
+        texts(storage or {}),
+        compact_every,
+        merge_schema,
+        maintain,
+        _names(sort_by),
     )
 
 
@@ -190,6 +241,8 @@ def iceberg(
     properties: Mapping[str, Any] | None = None,
     compact_every: Duration | None = None,
     merge_schema: bool = False,
+    maintain: Maintenance | None = None,
+    sort_by: str | Sequence[str] = (),
 ) -> Iceberg:
     """An Iceberg table `namespace.name`; the first batch creates it if it is missing.
 
@@ -208,6 +261,8 @@ def iceberg(
         texts(properties or {}),
         compact_every,
         merge_schema,
+        maintain,
+        _names(sort_by),
     )
 
 

@@ -21,11 +21,18 @@ from uuid import uuid4
 from pyspark.sql.types import StructType
 
 from tidelog.spark.pipeline.definition.endpoints import Delta
-from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.lake import storage
 from tidelog.spark.pipeline.lake.batches import PLAN_DIGITS, Batch, Committed, is_written
 from tidelog.spark.pipeline.lake.commits import until_no_conflict
-from tidelog.spark.pipeline.lake.evolution import Columns, arrow_columns, created_columns, fitted, table_columns
+from tidelog.spark.pipeline.lake.evolution import (
+    Columns,
+    arrow_columns,
+    check_names,
+    created_columns,
+    fitted,
+    in_order,
+    table_columns,
+)
 from tidelog.spark.pipeline.lake.history import keys_of
 
 if TYPE_CHECKING:
@@ -37,7 +44,9 @@ if TYPE_CHECKING:
 
 Partition = Mapping[str, str | None]
 
-_FILES: Final = "path string, size long, records long, partition string"
+_FILES: Final = "path string, size long, stats string, partition string"
+_SHORT: Final = 32
+"""Characters of a text that Delta's readers expect in statistics, at most."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._-]+")
 _PLAN: Final = "-plan"
 _GONE: Final = "_gone"
@@ -50,6 +59,7 @@ class DeltaLake:
         self.name = str(endpoint)
         self._path = endpoint.path.replace("s3a://", "s3://", 1)
         self._partition_by = endpoint.partition_by
+        self._sort_by = endpoint.sort_by
         self._settings = storage.settings(endpoint.storage)
         self._options = storage.for_delta(self._path, self._settings)
         self._rule = Columns(self.name, "delta", endpoint.merge_schema, widens=False)
@@ -59,6 +69,7 @@ class DeltaLake:
         found = self.opened()
         if found is not None and self._has(found, batch):
             return False
+        check_names(self.name, "sort_by", self._sort_by, rows.schema.fieldNames())
         columns = self._columns_for(rows.schema, found)
         names = self._partition_by if found is None else _partition_columns(found)
         actions = self._write_files(rows, columns, names)
@@ -89,6 +100,30 @@ class DeltaLake:
             return {"removed": 0, "added": 0}
         done = found.optimize.compact(target_size=target_bytes)
         return {"removed": done["numFilesRemoved"], "added": done["numFilesAdded"]}
+
+    def expire(self, keep_ms: int, now_ms: int) -> int:
+        """Forget versions that are older than `keep_ms`: delete the files that only they have; how many there were.
+
+        The time of a removal is in the log, in which Delta itself looks.
+        """
+        del now_ms
+        found = self.opened()
+        if found is None:
+            return 0
+        # A checkpoint holds what older entries of the log say: then they may go, as the table's properties have it.
+        found.create_checkpoint()
+        found.cleanup_metadata()
+        gone = found.vacuum(_hours(keep_ms), dry_run=False, enforce_retention_duration=False)
+        return len(gone)
+
+    def remove_orphans(self, after_ms: int, now_ms: int) -> int:
+        """Delete files that no version of the table has once they are older than `after_ms`; how many there were."""
+        del now_ms
+        found = self.opened()
+        if found is None:
+            return 0
+        gone = found.vacuum(_hours(after_ms), dry_run=False, enforce_retention_duration=False, full=True)
+        return len(gone)
 
     def committed(self, application: str) -> Committed | None:
         """The last batch of a query that the table has."""
@@ -197,19 +232,20 @@ class DeltaLake:
         """Write the rows below the table, on the executors; the files, which no commit names yet."""
         from deltalake.transaction import AddAction
 
-        path, settings = self._path, self._settings
+        path, settings, order = self._path, self._settings, self._sort_by
         schema = arrow_columns(columns)
 
         def write(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
             import pyarrow as pa
 
             gathered = list(batches)
-            parts = _parts(fitted(pa.Table.from_batches(gathered), schema), names) if gathered else ()
+            whole = in_order(fitted(pa.Table.from_batches(gathered), schema), order) if gathered else None
+            parts = () if whole is None else _parts(whole, names)
             written = [_write_file(path, settings, *part) for part in parts]
             columns = zip(*written, strict=True) if written else ([], [], [], [])
-            kinds = (pa.string(), pa.int64(), pa.int64(), pa.string())
+            kinds = (pa.string(), pa.int64(), pa.string(), pa.string())
             arrays = [pa.array(list(column), kind) for column, kind in zip(columns, kinds, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, ["path", "size", "records", "partition"])
+            yield pa.RecordBatch.from_arrays(arrays, ["path", "size", "stats", "partition"])
 
         now_ms = int(time.time() * 1000)
         return [
@@ -219,7 +255,7 @@ class DeltaLake:
                 partition_values=json.loads(file.partition),
                 modification_time=now_ms,
                 data_change=True,
-                stats=json.dumps({"numRecords": file.records}),
+                stats=file.stats,
             )
             for file in rows.mapInArrow(write, _FILES).collect()
         ]
@@ -255,10 +291,7 @@ class DeltaLake:
         return columns
 
     def _check_partitions(self, rows: StructType) -> None:
-        there = rows.fieldNames()
-        for name in self._partition_by:
-            if name not in there:
-                raise PipelineError(f"{self.name}: partition_by has {name!r}, but the rows have {', '.join(there)}")
+        check_names(self.name, "partition_by", self._partition_by, rows.fieldNames())
 
     def _add_columns(self, rows: StructType) -> bool:
         found = self.opened()
@@ -303,6 +336,11 @@ def _commit_properties(batch: Batch) -> Any:
     if batch.plan is not None:
         marks.append(Transaction(batch.application + _PLAN, int(batch.plan, 16)))
     return CommitProperties(app_transactions=marks)
+
+
+def _hours(ms: int) -> int:
+    """At least as long: Delta counts in hours."""
+    return -(-ms // 3_600_000)
 
 
 def _same(key: Sequence[str]) -> str:
@@ -362,7 +400,7 @@ def _parts(whole: "pa.Table", names: Sequence[str]) -> "Iterator[tuple[pa.Table,
 
 def _write_file(
     table: str, settings: storage.Settings, rows: "pa.Table", partition: Partition
-) -> tuple[str, int, int, str]:
+) -> tuple[str, int, str, str]:
     import pyarrow.parquet as pq
 
     path = os.path.join(_folder(partition), f"part-{uuid4()}.parquet")
@@ -371,7 +409,29 @@ def _write_file(
     if not storage.is_remote(table):
         files.create_dir(os.path.dirname(target), recursive=True)
     pq.write_table(rows, target, compression="zstd", filesystem=files)
-    return path, files.get_file_info(target).size, rows.num_rows, json.dumps(partition)
+    return path, files.get_file_info(target).size, json.dumps(statistics(rows)), json.dumps(partition)
+
+
+def statistics(rows: "pa.Table") -> dict[str, Any]:
+    """What readers need to pass a file over: the least and the greatest of numbers, days and short texts, and nulls."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for name, values in zip(rows.column_names, rows.columns, strict=True):
+        if pa.types.is_nested(values.type):
+            continue
+        nulls[name] = values.null_count
+        if not (pa.types.is_integer(values.type) or pa.types.is_date(values.type) or pa.types.is_string(values.type)):
+            continue
+        ends = pc.min_max(values).as_py()
+        if ends["min"] is None or any(isinstance(each, str) and len(each) > _SHORT for each in ends.values()):
+            continue
+        texts = {end: each.isoformat() if isinstance(each, date) else each for end, each in ends.items()}
+        least[name], greatest[name] = texts["min"], texts["max"]
+    return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
 
 
 def _folder(partition: Partition) -> str:

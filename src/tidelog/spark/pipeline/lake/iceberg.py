@@ -23,8 +23,17 @@ from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.lake import storage
 from tidelog.spark.pipeline.lake.batches import Batch, Committed, is_written
 from tidelog.spark.pipeline.lake.commits import until_no_conflict
-from tidelog.spark.pipeline.lake.evolution import Columns, arrow_columns, created_columns, fitted, table_columns
+from tidelog.spark.pipeline.lake.evolution import (
+    Columns,
+    arrow_columns,
+    check_names,
+    created_columns,
+    fitted,
+    in_order,
+    table_columns,
+)
 from tidelog.spark.pipeline.lake.history import keys_of
+from tidelog.spark.pipeline.lake.iceberg_upkeep import expired, heads, known_snapshots, remove_orphans
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,8 +68,9 @@ class IcebergTable:
         found = self.opened()
         if found is not None and self._has(found, batch):
             return False
+        check_names(self.name, "sort_by", self._endpoint.sort_by, rows.schema.fieldNames())
         table = self._with_columns(rows.schema, found or self._create(rows.schema))
-        files = _write_files(rows, table)
+        files = _write_files(rows, table, self._endpoint.sort_by)
         return self._commit(lambda: self._add(files, batch))
 
     def merge(self, rows: "DataFrame", batch: Batch, changes: "KeyedChanges") -> bool:
@@ -91,7 +101,7 @@ class IcebergTable:
         table = self.opened()
         for group in [] if table is None else _small_files(table, target_bytes or _TARGET_BYTES):
             assert table is not None
-            new = _rewritten(table, group)
+            new = _rewritten(table, group, self._endpoint.sort_by)
             old = [task.file for task in group]
             try:
                 until_no_conflict(partial(self._replace, old, new), (CommitFailedException,))
@@ -100,6 +110,28 @@ class IcebergTable:
                 continue
             removed, added = removed + len(group), added + len(new)
         return {"removed": removed, "added": added}
+
+    def expire(self, keep_ms: int, now_ms: int) -> int:
+        """Forget snapshots that are older than `keep_ms`; how many there were. Their files become orphans."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        gone: list[int] = []
+
+        def commit() -> bool:
+            table = self.opened()
+            gone[:] = [] if table is None else expired(known_snapshots(table), heads(table), before_ms=now_ms - keep_ms)
+            if table is not None and gone:
+                table.maintenance.expire_snapshots().by_ids(gone).commit()
+            return bool(gone)
+
+        until_no_conflict(commit, (CommitFailedException,))
+        return len(gone)
+
+    def remove_orphans(self, after_ms: int, now_ms: int) -> int:
+        """Delete files that no snapshot of the table has once they are older than `after_ms`; how many there were."""
+        if self.opened() is None:
+            return 0
+        return remove_orphans(self._current, storage.settings(self._endpoint.storage), now_ms - after_ms)
 
     def committed(self, application: str) -> Committed | None:
         """The last batch of a query that the table has."""
@@ -306,7 +338,7 @@ def _columns(table: "Table") -> StructType:
     return table_columns(schema_to_pyarrow(table.schema(), include_field_ids=False))
 
 
-def _write_files(rows: "DataFrame", table: "Table") -> list[Any]:
+def _write_files(rows: "DataFrame", table: "Table", order: tuple[str, ...]) -> list[Any]:
     """Write the rows below the table, on the executors; the files, which no commit names yet."""
     metadata, io = pickle.dumps(table.metadata), pickle.dumps(table.io)
     schema = arrow_columns(_columns(table))
@@ -320,7 +352,7 @@ def _write_files(rows: "DataFrame", table: "Table") -> list[Any]:
         gathered = [batch for batch in batches if batch.num_rows]
         files: list[Any] = []
         if gathered:
-            whole = fitted(pa.Table.from_batches(gathered), schema)
+            whole = in_order(fitted(pa.Table.from_batches(gathered), schema), order)
             # Written by the driver a moment ago.
             opened = pickle.loads(metadata), pickle.loads(io)  # noqa: S301
             files = list(_dataframe_to_data_files(opened[0], whole, opened[1]))
@@ -409,9 +441,9 @@ def _small_files(table: "Table", target_bytes: int) -> list[list[Any]]:
     return [pack for packs in groups.values() for pack in packs if len(pack) > 1]
 
 
-def _rewritten(table: "Table", group: list[Any]) -> list[Any]:
+def _rewritten(table: "Table", group: list[Any], order: tuple[str, ...]) -> list[Any]:
     from pyiceberg.expressions import AlwaysTrue
     from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
 
     scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
-    return list(_dataframe_to_data_files(table.metadata, scan.to_table(group), table.io))
+    return list(_dataframe_to_data_files(table.metadata, in_order(scan.to_table(group), order), table.io))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pyspark.errors import AnalysisException
 
 from tidelog.client.durations import milliseconds
-from tidelog.spark.pipeline.definition.endpoints import HISTORY, Changes, Delta, Iceberg
+from tidelog.spark.pipeline.definition.endpoints import HISTORY, Changes, Delta, Iceberg, Maintenance
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.lake.batches import PLAN_DIGITS, Batch, Committed
 from tidelog.spark.pipeline.lake.changes import KeyedChanges, keyed, last_changes, marked_changes
@@ -42,6 +42,12 @@ class LakeTable(Protocol):
     def compact(self, target_bytes: int | None = None) -> dict[str, int]:
         """Join small files into larger ones; how many files were replaced by how many."""
 
+    def expire(self, keep_ms: int, now_ms: int) -> int:
+        """Forget versions that are older than `keep_ms`; how many there were."""
+
+    def remove_orphans(self, after_ms: int, now_ms: int) -> int:
+        """Delete files that no version of the table has once they are older than `after_ms`; how many there were."""
+
     def committed(self, application: str) -> Committed | None:
         """The last batch of a query that the table has."""
 
@@ -63,7 +69,7 @@ def table_writer(sink: Delta | Iceberg | Changes, query_id: Callable[[], str]) -
     """A function for `foreachBatch`."""
     endpoint = sink.table if isinstance(sink, Changes) else sink
     table = open_table(endpoint)
-    compaction = None if endpoint.compact_every is None else Compaction(table, milliseconds(endpoint.compact_every))
+    upkeep = None if endpoint.maintenance is None else Upkeep(table, endpoint.maintenance)
 
     def write(rows: "DataFrame", batch_id: int) -> None:
         plan = plan_in_jvm(rows, query_id(), batch_id)
@@ -74,8 +80,8 @@ def table_writer(sink: Delta | Iceberg | Changes, query_id: Callable[[], str]) -
             table.merge(last_changes(_columns_of_changes(rows, sink), sink), batch, keyed(sink))
         else:
             table.append(selected(rows, endpoint.columns, sink), batch)
-        if compaction is not None:
-            compaction.start_if_due()
+        if upkeep is not None:
+            upkeep.start_if_due()
 
     return write
 
@@ -102,28 +108,45 @@ def selected(rows: "DataFrame", columns: Sequence[str], sink: object) -> "DataFr
         raise PipelineError(f"{sink} writes the columns {', '.join(columns)}, but the rows have {there}") from None
 
 
-class Compaction:
-    """Compacts a table now and then on a thread of its own: a batch neither waits for it nor fails because of it."""
+def put_in_order(table: LakeTable, rule: Maintenance, now_ms: int) -> dict[str, int]:
+    """What `rule` says; how many files were joined, how many they became, versions forgotten and files deleted."""
+    done = {"removed": 0, "added": 0, "expired": 0, "orphans": 0}
+    if rule.compact:
+        done |= table.compact(None if rule.target_mb is None else rule.target_mb * 1024 * 1024)
+    if rule.keep is not None:
+        done["expired"] = table.expire(milliseconds(rule.keep), now_ms)
+    if rule.orphans_after is not None:
+        done["orphans"] = table.remove_orphans(milliseconds(rule.orphans_after), now_ms)
+    return done
 
-    def __init__(self, table: LakeTable, every_ms: int) -> None:
+
+class Upkeep:
+    """Puts a table in order now and then, on its own thread: a batch neither waits for it nor fails because of it."""
+
+    def __init__(self, table: LakeTable, rule: Maintenance) -> None:
         self._table = table
-        self._every_s = every_ms / 1000
+        self._rule = rule
+        self._every_s = milliseconds(rule.every) / 1000
         self._due_s = time.monotonic() + self._every_s
         self._thread: threading.Thread | None = None
 
     def start_if_due(self) -> None:
-        """Start a compaction if the last one is over and was long enough ago."""
+        """Start if the last time is over and was long enough ago."""
         if time.monotonic() < self._due_s or (self._thread is not None and self._thread.is_alive()):
             return
         self._due_s = time.monotonic() + self._every_s
-        self._thread = threading.Thread(target=self._run, name=f"compaction of {self._table.name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"upkeep of {self._table.name}", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            done = self._table.compact()
-            LOG.info("compacted %s: %d files became %d", self._table.name, done["removed"], done["added"])
+            done = put_in_order(self._table, self._rule, int(time.time() * 1000))
+            LOG.info(
+                "put %s in order: %d files became %d, %d versions were forgotten, %d files that none has were deleted",
+                self._table.name,
+                *done.values(),
+            )
         except Exception:
             LOG.warning(
-                "%s was not compacted; the next time is in %d s", self._table.name, self._every_s, exc_info=True
+                "%s was not put in order; the next time is in %d s", self._table.name, self._every_s, exc_info=True
             )
