@@ -85,5 +85,7 @@ def _maintenance(table: Delta | Iceberg, rule: Maintenance) -> Iterator[str]:
 def _iceberg(table: Iceberg) -> Iterator[str]:
     if "." not in table.table.strip("."):
         yield f"{table}: name the table with its namespace, as in iceberg('shop.orders', …)"
+    if table.branch is not None and (not table.branch or table.branch == "main"):
+        yield f"{table}: branch={table.branch!r}; leave it out to write what readers see"
     if table.warehouse is not None and is_remote(table.warehouse) and not table.properties:
         yield f"{table}: a warehouse at {table.warehouse} needs a catalog: properties={{'uri': …}}"

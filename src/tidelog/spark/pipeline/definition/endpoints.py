@@ -106,6 +106,7 @@ class Iceberg:
     merge_schema: bool = False
     maintain: Maintenance | None = None
     sort_by: tuple[str, ...] = ()
+    branch: str | None = None
 
     @property
     def maintenance(self) -> Maintenance | None:
@@ -243,12 +244,14 @@ def iceberg(
     merge_schema: bool = False,
     maintain: Maintenance | None = None,
     sort_by: str | Sequence[str] = (),
+    branch: str | None = None,
 ) -> Iceberg:
     """An Iceberg table `namespace.name`; the first batch creates it if it is missing.
 
     `properties` are those of the catalog (`uri`, `type`, …); without them, the catalog is a SQLite file in the
     directory `warehouse`, or the one that PyIceberg's own configuration has under the name `catalog`. `partition_by`
-    takes columns and transforms: `day(created)`, `bucket(16, id)`. The other arguments are those of `delta`.
+    takes columns and transforms: `day(created)`, `bucket(16, id)`. With `branch="audit"` rows are written to a branch,
+    which readers do not see before `tidelog pipeline publish`. The other arguments are those of `delta`.
     """
     where = None if warehouse is None else os.fspath(warehouse)
     return Iceberg(
@@ -263,6 +266,7 @@ def iceberg(
         merge_schema,
         maintain,
         _names(sort_by),
+        branch,
     )
 
 

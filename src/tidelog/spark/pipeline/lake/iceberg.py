@@ -38,13 +38,15 @@ from tidelog.spark.pipeline.lake.iceberg_upkeep import expired, heads, known_sna
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table import DataScan, Table, Transaction
     from pyspark.sql import DataFrame
 
     from tidelog.spark.pipeline.lake.changes import KeyedChanges, LastChanges
     from tidelog.spark.pipeline.lake.history import History
 
 PROPERTY: Final = "tidelog.batch."
+MAIN: Final = "main"
+"""The branch that readers see who name none."""
 COMPACTION: Final = "tidelog.compaction"
 """A property of snapshots that change files and no rows."""
 _CATALOG_FILE: Final = "catalog.db"
@@ -61,6 +63,7 @@ class IcebergTable:
         self.name = str(endpoint)
         self._endpoint = endpoint
         self._rule = Columns(self.name, "iceberg", endpoint.merge_schema, widens=True)
+        self._branch = endpoint.branch or MAIN
         self._opened_catalog: Catalog | None = None
 
     def append(self, rows: "DataFrame", batch: Batch) -> bool:
@@ -70,6 +73,7 @@ class IcebergTable:
             return False
         check_names(self.name, "sort_by", self._endpoint.sort_by, rows.schema.fieldNames())
         table = self._with_columns(rows.schema, found or self._create(rows.schema))
+        self._begin_branch(table)
         files = _write_files(rows, table, self._endpoint.sort_by)
         return self._commit(lambda: self._add(files, batch))
 
@@ -80,6 +84,7 @@ class IcebergTable:
             return False
         columns = changes.stored(rows.schema)
         table = self._with_columns(columns, found or self._create(columns))
+        self._begin_branch(table)
         last = changes.last(rows.toArrow(), arrow_columns(_columns(table)))
         return self._commit(lambda: self._merge(last, batch, changes))
 
@@ -90,6 +95,7 @@ class IcebergTable:
             return False
         columns = history.stored(rows.schema)
         table = self._with_columns(columns, found or self._create(columns))
+        self._begin_branch(table)
         incoming = history.as_rows(rows.toArrow(), arrow_columns(_columns(table)))
         return self._commit(lambda: self._keep(incoming, batch, history))
 
@@ -99,7 +105,7 @@ class IcebergTable:
 
         removed = added = 0
         table = self.opened()
-        for group in [] if table is None else _small_files(table, target_bytes or _TARGET_BYTES):
+        for group in [] if table is None else _small_files(self._scan(table), target_bytes or _TARGET_BYTES):
             assert table is not None
             new = _rewritten(table, group, self._endpoint.sort_by)
             old = [task.file for task in group]
@@ -138,9 +144,43 @@ class IcebergTable:
         found = self.opened()
         return None if found is None else _committed(found, application)
 
+    def publish(self, tag: str | None = None) -> tuple[int | None, int]:
+        """Give readers what the branch has; the snapshots that they saw before and see now. `tag` names the new one.
+
+        Raises PipelineError if the branch has none, or if readers have seen something since that is not in it.
+        """
+        from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.table.snapshots import ancestors_of
+
+        seen: list[tuple[int | None, int]] = []
+
+        def commit() -> bool:
+            table = self._current()
+            head, shown = table.snapshot_by_name(self._branch), table.snapshot_by_name(MAIN)
+            if head is None:
+                raise PipelineError(f"{self.name} has no branch {self._branch!r} to publish")
+            if shown is not None and shown.snapshot_id not in {
+                each.snapshot_id for each in ancestors_of(head, table.metadata)
+            }:
+                raise PipelineError(
+                    f"{self.name}: snapshot {shown.snapshot_id}, which readers see, is not part of the branch "
+                    f"{self._branch!r}: something else was written to {MAIN!r} since the branch began"
+                )
+            if tag is not None and tag in table.metadata.refs:
+                raise PipelineError(f"{self.name} has a branch or a tag {tag!r} already")
+            seen[:] = [(None if shown is None else shown.snapshot_id, head.snapshot_id)]
+            changing = table.manage_snapshots()
+            if tag is not None:
+                changing = changing.create_tag(head.snapshot_id, tag)
+            changing.set_current_snapshot(snapshot_id=head.snapshot_id).commit()
+            return True
+
+        until_no_conflict(commit, (CommitFailedException,))
+        return seen[0]
+
     def read(self) -> "pa.Table":
         """The rows of the table as it is now."""
-        return self._current().scan().to_arrow()
+        return self._scan(self._current()).to_arrow()
 
     def opened(self) -> "Table | None":
         """The table as it is now; None if it does not exist."""
@@ -161,6 +201,33 @@ class IcebergTable:
 
             self._opened_catalog = load_catalog(self._endpoint.catalog, **catalog_properties(self._endpoint))
         return self._opened_catalog
+
+    def _scan(self, table: "Table", **options: Any) -> "DataScan":
+        scan = table.scan(**options)
+        # A scan of a branch has the columns that the table had at its last snapshot.
+        is_apart = self._branch != MAIN and self._branch in table.metadata.refs
+        return scan.use_ref(self._branch) if is_apart else scan
+
+    def _begin_branch(self, table: "Table") -> None:
+        """Begin the branch with what readers see."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        if self._branch in table.metadata.refs or self._branch == MAIN:
+            return
+
+        def commit() -> bool:
+            now = self._current()
+            if now.snapshot_by_name(MAIN) is None:
+                # A table without a snapshot has no place for a branch to begin.
+                with now.transaction() as transaction, transaction.update_snapshot().fast_append():
+                    pass
+                now = self._current()
+            shown = now.snapshot_by_name(MAIN)
+            if shown is not None and self._branch not in now.metadata.refs:
+                now.manage_snapshots().create_branch(shown.snapshot_id, self._branch).commit()
+            return True
+
+        until_no_conflict(commit, (CommitFailedException,))
 
     def _current(self) -> "Table":
         found = self.opened()
@@ -193,7 +260,7 @@ class IcebergTable:
 
     def _replace(self, old: list[Any], new: list[Any]) -> bool:
         transaction = self._current().transaction()
-        with transaction.update_snapshot(snapshot_properties={COMPACTION: "true"}).overwrite() as replacing:
+        with transaction.update_snapshot({COMPACTION: "true"}, self._branch).overwrite() as replacing:
             for file in old:
                 replacing.delete_data_file(file)
             for file in new:
@@ -207,7 +274,7 @@ class IcebergTable:
             return False
         transaction = table.transaction()
         if files:
-            with transaction.update_snapshot(snapshot_properties=_marks(batch)).fast_append() as append:
+            with transaction.update_snapshot(_marks(batch), self._branch).fast_append() as append:
                 for file in files:
                     append.append_data_file(file)
         transaction.set_properties(_marks(batch))
@@ -224,21 +291,23 @@ class IcebergTable:
         source = last.rows
         transaction = table.transaction()
         if last.truncated is not None:
-            _truncate(table, transaction, last.truncated, changes, batch)
+            self._truncate(table, transaction, last.truncated, changes, batch)
         if source.num_rows:
             matching = create_match_filter(source, list(changes.key))
             keys, order = list(changes.key), changes.order_by
-            found = table.scan(row_filter=matching, selected_fields=(*keys, order)).to_arrow().select([*keys, order])
+            found = self._scan(table, row_filter=matching, selected_fields=(*keys, order)).to_arrow()
+            found = found.select([*keys, order])
             there = found.cast(pa.schema([source.schema.field(name) for name in (*keys, order)]))
             winning = _newer(source, there, changes)
             replaced = winning.select(keys).join(there.select(keys), keys, join_type="left semi")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 if replaced.num_rows:
-                    transaction.delete(create_match_filter(replaced, list(changes.key)), _marks(batch))
+                    transaction.delete(create_match_filter(replaced, keys), _marks(batch), branch=self._branch)
                 rows = _remaining(winning, changes)
                 if rows.num_rows:
-                    transaction.append(rows.select(changes.stored_names(rows.column_names)), _marks(batch))
+                    rows = rows.select(changes.stored_names(rows.column_names))
+                    transaction.append(rows, _marks(batch), self._branch)
         transaction.set_properties(_marks(batch))
         transaction.commit_transaction()
         return True
@@ -251,17 +320,52 @@ class IcebergTable:
             return False
         transaction = table.transaction()
         if incoming.num_rows:
-            there = _rows_of_keys(table, incoming, history).cast(incoming.schema)
+            there = fitted(self._rows_of_keys(table, incoming, history), incoming.schema)
             new = history.replacement(there, incoming)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 if new.keys.num_rows:
-                    transaction.delete(create_match_filter(new.keys, list(history.key)), _marks(batch))
+                    matching = create_match_filter(new.keys, list(history.key))
+                    transaction.delete(matching, _marks(batch), branch=self._branch)
                 if new.rows.num_rows:
-                    transaction.append(new.rows, _marks(batch))
+                    transaction.append(new.rows, _marks(batch), self._branch)
         transaction.set_properties(_marks(batch))
         transaction.commit_transaction()
         return True
+
+    def _rows_of_keys(self, table: "Table", incoming: "pa.Table", history: "History") -> "pa.Table":
+        """The rows that a batch of changes may concern."""
+        from pyiceberg.table.upsert_util import create_match_filter
+
+        if history.truncates(incoming):
+            return self._scan(table).to_arrow()
+        made = _expressions()
+        known = made.IsNull(history.key[0])
+        keys = keys_of(incoming, history.key)
+        return self._scan(table, row_filter=made.Or(known, create_match_filter(keys, list(history.key)))).to_arrow()
+
+    def _truncate(
+        self, table: "Table", transaction: "Transaction", truncated: Any, changes: "KeyedChanges", batch: Batch
+    ) -> None:
+        """Delete the rows that are older than a truncation, or mark them as deleted by it."""
+        import pyarrow as pa
+        from pyiceberg.expressions.literals import literal
+
+        made = _expressions()
+        older = made.Or(made.IsNull(changes.order_by), made.LessThan(changes.order_by, literal(truncated)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            there = None if changes.keep_deleted is None else self._scan(table, row_filter=older).to_arrow()
+            transaction.delete(older, _marks(batch), branch=self._branch)
+            if there is None or not there.num_rows:
+                return
+            for name, value in ((changes.keep_deleted, True), (changes.order_by, truncated)):
+                place = there.schema.get_field_index(name)
+                kind = there.schema.field(place).type
+                there = there.set_column(
+                    place, there.schema.field(place), pa.repeat(pa.scalar(value, kind), there.num_rows)
+                )
+            transaction.append(there, _marks(batch), self._branch)
 
     def _with_columns(self, rows: StructType, table: "Table") -> "Table":
         """The table, once it has columns for `rows`: a commit of its own, because files have the ids of columns."""
@@ -372,42 +476,6 @@ def _expressions() -> Any:
     return expressions
 
 
-def _rows_of_keys(table: "Table", incoming: "pa.Table", history: "History") -> "pa.Table":
-    """The rows that a batch of changes may concern."""
-    from pyiceberg.table.upsert_util import create_match_filter
-
-    if history.truncates(incoming):
-        return table.scan().to_arrow()
-    made = _expressions()
-    known = made.IsNull(history.key[0])
-    keys = keys_of(incoming, history.key)
-    return table.scan(row_filter=made.Or(known, create_match_filter(keys, list(history.key)))).to_arrow()
-
-
-def _truncate(
-    table: "Table", transaction: "Transaction", truncated: Any, changes: "KeyedChanges", batch: Batch
-) -> None:
-    """Delete the rows that are older than a truncation, or mark them as deleted by it."""
-    import pyarrow as pa
-    from pyiceberg.expressions.literals import literal
-
-    made = _expressions()
-    older = made.Or(made.IsNull(changes.order_by), made.LessThan(changes.order_by, literal(truncated)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        there = None if changes.keep_deleted is None else table.scan(row_filter=older).to_arrow()
-        transaction.delete(older, _marks(batch))
-        if there is None or not there.num_rows:
-            return
-        for name, value in ((changes.keep_deleted, True), (changes.order_by, truncated)):
-            place = there.schema.get_field_index(name)
-            kind = there.schema.field(place).type
-            there = there.set_column(
-                place, there.schema.field(place), pa.repeat(pa.scalar(value, kind), there.num_rows)
-            )
-        transaction.append(there, _marks(batch))
-
-
 def _newer(source: "pa.Table", there: "pa.Table", changes: "KeyedChanges") -> "pa.Table":
     """The changes that are not older than the row that the table has."""
     import pyarrow as pa
@@ -428,10 +496,10 @@ def _remaining(winning: "pa.Table", changes: "KeyedChanges") -> "pa.Table":
     return winning if changes.keep_deleted is not None else winning.filter(pc.invert(winning[changes.deleted]))
 
 
-def _small_files(table: "Table", target_bytes: int) -> list[list[Any]]:
+def _small_files(scan: "DataScan", target_bytes: int) -> list[list[Any]]:
     """Groups of small files of the same partition, each group together at most about `target_bytes`."""
     groups: dict[Any, list[list[Any]]] = {}
-    for task in sorted(table.scan().plan_files(), key=lambda each: each.file.file_path):
+    for task in sorted(scan.plan_files(), key=lambda each: each.file.file_path):
         if task.delete_files or task.file.file_size_in_bytes >= _SMALL * target_bytes:
             continue
         packs = groups.setdefault(str(task.file.partition), [[]])
