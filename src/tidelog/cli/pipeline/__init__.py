@@ -10,6 +10,7 @@ from tidelog.cli.pipeline import (
     list_,
     package,
     plan,
+    publish,
     replay,
     run,
     status,
@@ -30,3 +31,4 @@ def register(application: typer.Typer) -> None:
     verb(pipeline, "replay", replay.replay, replay.EXAMPLE)
     verb(pipeline, "backfill", backfill.backfill, backfill.EXAMPLE)
     verb(pipeline, "compact", compact.compact, compact.EXAMPLE)
+    verb(pipeline, "publish", publish.publish, publish.EXAMPLE)

@@ -36,6 +36,8 @@ OPERATIONS: Final = {
 }
 TOMBSTONE: Final = "tombstone"
 _NEEDS_AFTER: Final = ("create", "snapshot", "update")
+_OF_NO_ROW: Final = ("t", "m")
+"""The events that are about no single row, and have no key: truncations and messages."""
 
 _EVENT: Final = "_tidelog_event"
 _PARSED: Final = "_tidelog_parsed"
@@ -78,7 +80,8 @@ def _read_avro(rows: "DataFrame", step: "ParseDebezium") -> "DataFrame":
         raise PipelineError(f"the schema of {step.topic}-value is not a change event: it has {', '.join(fields)}")
     source = F.to_json(F.col(f"{_EVENT}.source"))
     rows = rows.withColumn(_EVENT, F.col(_EVENT).withField("source", source))
-    return read(rows, "key", "row_key", allow_null=False)
+    rows = read(rows, "key", "row_key", allow_null=True)
+    return mark_failed(rows, F.col("key").isNull() & ~_is_of_no_row(), F.lit("the change of a row has no key"))
 
 
 def _read_events(rows: "DataFrame", schema: str, is_tombstone: "Column") -> "DataFrame":
@@ -88,8 +91,13 @@ def _read_events(rows: "DataFrame", schema: str, is_tombstone: "Column") -> "Dat
 
 
 def _read_keys(rows: "DataFrame", schema: str) -> "DataFrame":
-    rows = _read_json(rows, "key", schema, F.lit(False), f"not a JSON object of ({schema})")
+    is_left_out = F.col("key").isNull() & _is_of_no_row()
+    rows = _read_json(rows, "key", schema, is_left_out, f"not a JSON object of ({schema})")
     return rows.withColumn("row_key", _payload(_names(schema), F.lit(True))).drop(_PARSED)
+
+
+def _is_of_no_row() -> "Column":
+    return F.coalesce(F.col(f"{_EVENT}.op").isin(*_OF_NO_ROW), F.lit(False))
 
 
 def _read_json(rows: "DataFrame", column: str, fields: str, allowed: "Column", what: str) -> "DataFrame":

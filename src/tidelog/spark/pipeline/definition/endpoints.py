@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 Options = Mapping[str, str]
 Path = str | os.PathLike[str]
+LATEST: Final = 1
+"""`merge_changes(scd=1)`: a table has the last state of each row."""
+HISTORY: Final = 2
+"""`merge_changes(scd=2)`: a table has every state of each row, and when it was valid."""
 _REQUEST_BYTES: Final = "kafka.max.request.size"
 
 
@@ -55,6 +59,17 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
+class Maintenance:
+    """What is done beside the running query to keep a table in order. `None` leaves something out."""
+
+    every: Duration
+    compact: bool = True
+    target_mb: int | None = None
+    keep: Duration | None = None
+    orphans_after: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Delta:
     """A Delta Lake table, read and written by the `deltalake` library: no jar."""
 
@@ -64,6 +79,13 @@ class Delta:
     storage: Options = field(default_factory=dict)
     compact_every: Duration | None = None
     merge_schema: bool = False
+    maintain: Maintenance | None = None
+    sort_by: tuple[str, ...] = ()
+
+    @property
+    def maintenance(self) -> Maintenance | None:
+        """What `maintain` and `compact_every` say."""
+        return self.maintain or (None if self.compact_every is None else Maintenance(self.compact_every))
 
     def __str__(self) -> str:
         return f"delta {self.path}"
@@ -82,6 +104,14 @@ class Iceberg:
     properties: Options = field(default_factory=dict)
     compact_every: Duration | None = None
     merge_schema: bool = False
+    maintain: Maintenance | None = None
+    sort_by: tuple[str, ...] = ()
+    branch: str | None = None
+
+    @property
+    def maintenance(self) -> Maintenance | None:
+        """What `maintain` and `compact_every` say."""
+        return self.maintain or (None if self.compact_every is None else Maintenance(self.compact_every))
 
     def __str__(self) -> str:
         return f"iceberg {self.table}"
@@ -89,7 +119,7 @@ class Iceberg:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Rows that are changes of a table's rows: the last of each key is merged into it."""
+    """Rows that are changes of a table's rows: the last of each key is merged into it, or all are kept as versions."""
 
     table: Delta | Iceberg
     key: tuple[str, ...]
@@ -97,6 +127,11 @@ class Changes:
     operation: str
     delete: tuple[str, ...] = ("d", "delete", "tombstone")
     keep_deleted: str | None = None
+    truncate: tuple[str, ...] = ("truncate",)
+    scd: int = LATEST
+    valid_from: str = "valid_from"
+    valid_to: str = "valid_to"
+    track: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"changes of {self.table}"
@@ -150,6 +185,22 @@ def parquet(path: Path, *, schema: str | None = None, partition_by: str | Sequen
     return spark_format("parquet", path, schema=schema, partition_by=partition_by, **options)
 
 
+def maintain(
+    *,
+    every: Duration,
+    compact: bool = True,
+    target_mb: int | None = None,
+    keep: Duration | None = "7d",
+    orphans_after: Duration | None = "7d",
+) -> Maintenance:
+    """What keeps a table in order, every so often and beside the running query.
+
+    Small files are joined into ones of `target_mb`. Versions that are older than `keep` can no longer be read, and
+    files that belong to no version are removed once they are older than `orphans_after`. `None` leaves either out.
+    """
+    return Maintenance(every, compact, target_mb, keep, orphans_after)
+
+
 def delta(
     path: Path,
     *,
@@ -158,15 +209,25 @@ def delta(
     storage: Mapping[str, Any] | None = None,
     compact_every: Duration | None = None,
     merge_schema: bool = False,
+    maintain: Maintenance | None = None,
+    sort_by: str | Sequence[str] = (),
 ) -> Delta:
     """A Delta Lake table, in a directory or at `s3://bucket/path`; the first batch creates it if it is missing.
 
     `columns` are the columns to write, by default all. `storage` are settings like `AWS_ENDPOINT_URL`, by default those
     of the environment. With `compact_every="1h"` small files are compacted beside the running query. With
     `merge_schema=True` columns that only the rows have are added to the table, and those that only it has become null.
+    `maintain` is what `maintain(…)` makes, instead of `compact_every`. The rows of each file are sorted by `sort_by`.
     """
     return Delta(
-        os.fspath(path), _names(partition_by), _names(columns), texts(storage or {}), compact_every, merge_schema
+        os.fspath(path),
+        _names(partition_by),
+        _names(columns),
+        texts(storage or {}),
+        compact_every,
+        merge_schema,
+        maintain,
+        _names(sort_by),
     )
 
 
@@ -181,12 +242,16 @@ def iceberg(
     properties: Mapping[str, Any] | None = None,
     compact_every: Duration | None = None,
     merge_schema: bool = False,
+    maintain: Maintenance | None = None,
+    sort_by: str | Sequence[str] = (),
+    branch: str | None = None,
 ) -> Iceberg:
     """An Iceberg table `namespace.name`; the first batch creates it if it is missing.
 
     `properties` are those of the catalog (`uri`, `type`, …); without them, the catalog is a SQLite file in the
     directory `warehouse`, or the one that PyIceberg's own configuration has under the name `catalog`. `partition_by`
-    takes columns and transforms: `day(created)`, `bucket(16, id)`. The other arguments are those of `delta`.
+    takes columns and transforms: `day(created)`, `bucket(16, id)`. With `branch="audit"` rows are written to a branch,
+    which readers do not see before `tidelog pipeline publish`. The other arguments are those of `delta`.
     """
     where = None if warehouse is None else os.fspath(warehouse)
     return Iceberg(
@@ -199,6 +264,9 @@ def iceberg(
         texts(properties or {}),
         compact_every,
         merge_schema,
+        maintain,
+        _names(sort_by),
+        branch,
     )
 
 
@@ -209,15 +277,37 @@ def merge_changes(
     order_by: str,
     operation: str,
     delete: str | Sequence[str] = ("d", "delete", "tombstone"),
+    truncate: str | Sequence[str] = "truncate",
     keep_deleted: str | None = None,
+    scd: int = LATEST,
+    valid_from: str = "valid_from",
+    valid_to: str = "valid_to",
+    track: str | Sequence[str] = (),
 ) -> Changes:
     """Rows that are changes of a table's rows, such as those of a database's change log.
 
     Of each key, the change with the greatest `order_by` wins, in a batch and against the table, which keeps that
     column. A change whose column `operation` is one of `delete` removes the row, or, with `keep_deleted="deleted"`,
-    sets this column to true: then a change that arrives after the deletion, but is older, is recognised.
+    sets this column to true: then a change that arrives after the deletion, but is older, is recognised. One whose
+    `operation` is one of `truncate` removes all rows that are older; it needs no key.
+
+    With `scd=2` the table keeps every version of a row, valid from the `order_by` of its change (the column
+    `valid_from`) up to that of the next change, or null (`valid_to`), in whatever order the changes arrive. A change
+    that differs from the version before it in none of the columns `track`, by default of all, opens no version.
     """
-    return Changes(table, _names(key), order_by, operation, _names(delete), keep_deleted)
+    return Changes(
+        table,
+        _names(key),
+        order_by,
+        operation,
+        _names(delete),
+        keep_deleted,
+        _names(truncate),
+        scd,
+        valid_from,
+        valid_to,
+        _names(track),
+    )
 
 
 def refreshed(source: "Source", *, every: Duration) -> Refreshed:

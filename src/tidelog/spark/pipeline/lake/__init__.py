@@ -6,7 +6,9 @@
     evolution     how the columns of a batch meet those of a table
     delta         Delta Lake through `deltalake`
     iceberg       Iceberg through `pyiceberg`
+    iceberg_upkeep  what an Iceberg table no longer needs
     changes       rows that are changes: the last of each key
+    history       rows that are changes: every version of each key
     tables        the table that an endpoint of a pipeline describes, and what writes a batch into it
 
 Executors write data files; the driver makes them part of the table in one commit that also has the batch's number.

@@ -5,6 +5,7 @@ With `merge_schema=True` a column that only the rows have is added, also inside 
 has is written as null. No other type changes, except where the table's format can widen one without rewriting files.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -125,6 +126,18 @@ def arrow_columns(columns: StructType) -> "pa.Schema":
 def created_columns(rows: StructType) -> StructType:
     """The columns of a table that a first batch creates: later batches may have nulls where this one has none."""
     return StructType([StructField(each.name, _nullable(each.dataType), True, each.metadata) for each in rows.fields])
+
+
+def check_names(table: str, setting: str, wanted: Iterable[str], there: list[str]) -> None:
+    """Raises PipelineError if the rows do not have a column that a setting names."""
+    for name in wanted:
+        if name not in there:
+            raise PipelineError(f"{table}: {setting} has {name!r}, but the rows have {', '.join(there)}")
+
+
+def in_order(rows: "pa.Table", names: tuple[str, ...]) -> "pa.Table":
+    """The rows, sorted by columns if there are any."""
+    return rows.sort_by([(name, "ascending") for name in names]) if names else rows
 
 
 def fitted(rows: "pa.Table", columns: "pa.Schema") -> "pa.Table":

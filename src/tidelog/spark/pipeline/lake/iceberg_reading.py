@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.spark.pipeline.definition.endpoints import Iceberg
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
-from tidelog.spark.pipeline.lake.iceberg import COMPACTION, IcebergTable
+from tidelog.spark.pipeline.lake.iceberg import COMPACTION, MAIN, IcebergTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +30,7 @@ class IcebergFiles:
 
     def latest(self) -> int | None:
         """The last snapshot; None if there is none yet."""
-        snapshot = self._opened().current_snapshot()
+        snapshot = self._opened().snapshot_by_name(self._endpoint.branch or MAIN)
         return None if snapshot is None else snapshot.snapshot_id
 
     def added(self, after: int | None, upto: int) -> list[Any]:

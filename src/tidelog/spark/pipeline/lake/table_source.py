@@ -6,7 +6,7 @@ on, and a repeated batch reads the same files. A batch reads whole versions.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -44,7 +44,8 @@ class TableFiles(Protocol):
 
 def table_options(source: Delta | Iceberg) -> dict[str, str]:
     """The option by which the source knows its table."""
-    return {_TABLE: json.dumps({"kind": type(source).__name__, **asdict(source)})}
+    # How a table is kept in order concerns those who write it.
+    return {_TABLE: json.dumps({"kind": type(source).__name__, **asdict(replace(source, maintain=None))})}
 
 
 def _files(options: Mapping[str, str]) -> TableFiles:

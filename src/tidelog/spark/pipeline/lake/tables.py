@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pyspark.errors import AnalysisException
 
 from tidelog.client.durations import milliseconds
-from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, Iceberg
+from tidelog.spark.pipeline.definition.endpoints import HISTORY, Changes, Delta, Iceberg, Maintenance
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.lake.batches import PLAN_DIGITS, Batch, Committed
-from tidelog.spark.pipeline.lake.changes import KeyedChanges, keyed, last_changes
+from tidelog.spark.pipeline.lake.changes import KeyedChanges, keyed, last_changes, marked_changes
 from tidelog.spark.pipeline.lake.delta import DeltaLake
+from tidelog.spark.pipeline.lake.history import History
 from tidelog.spark.pipeline.lake.iceberg import IcebergTable
 from tidelog.spark.sink.checkpoint import plan_in_jvm
 
@@ -35,8 +36,17 @@ class LakeTable(Protocol):
     def merge(self, rows: "DataFrame", batch: Batch, changes: KeyedChanges) -> bool:
         """Merge a batch of changes, one for each key; False if the table has it."""
 
+    def keep(self, rows: "DataFrame", batch: Batch, history: History) -> bool:
+        """Merge a batch of changes into a table of all versions; False if the table has it."""
+
     def compact(self, target_bytes: int | None = None) -> dict[str, int]:
         """Join small files into larger ones; how many files were replaced by how many."""
+
+    def expire(self, keep_ms: int, now_ms: int) -> int:
+        """Forget versions that are older than `keep_ms`; how many there were."""
+
+    def remove_orphans(self, after_ms: int, now_ms: int) -> int:
+        """Delete files that no version of the table has once they are older than `after_ms`; how many there were."""
 
     def committed(self, application: str) -> Committed | None:
         """The last batch of a query that the table has."""
@@ -59,26 +69,34 @@ def table_writer(sink: Delta | Iceberg | Changes, query_id: Callable[[], str]) -
     """A function for `foreachBatch`."""
     endpoint = sink.table if isinstance(sink, Changes) else sink
     table = open_table(endpoint)
-    compaction = None if endpoint.compact_every is None else Compaction(table, milliseconds(endpoint.compact_every))
+    upkeep = None if endpoint.maintenance is None else Upkeep(table, endpoint.maintenance)
 
     def write(rows: "DataFrame", batch_id: int) -> None:
         plan = plan_in_jvm(rows, query_id(), batch_id)
         batch = Batch(f"tidelog-{query_id()}", batch_id, None if plan is None else plan[:PLAN_DIGITS])
-        if isinstance(sink, Changes):
-            table.merge(_changes(rows, sink), batch, keyed(sink))
+        if isinstance(sink, Changes) and sink.scd == HISTORY:
+            table.keep(marked_changes(_columns_of_changes(rows, sink), sink), batch, history_of(sink))
+        elif isinstance(sink, Changes):
+            table.merge(last_changes(_columns_of_changes(rows, sink), sink), batch, keyed(sink))
         else:
             table.append(selected(rows, endpoint.columns, sink), batch)
-        if compaction is not None:
-            compaction.start_if_due()
+        if upkeep is not None:
+            upkeep.start_if_due()
 
     return write
 
 
-def _changes(rows: "DataFrame", sink: Changes) -> "DataFrame":
+def _columns_of_changes(rows: "DataFrame", sink: Changes) -> "DataFrame":
     columns = sink.table.columns
-    if columns:
-        rows = selected(rows, tuple(dict.fromkeys([*sink.key, *columns, sink.order_by, sink.operation])), sink)
-    return last_changes(rows, sink)
+    if not columns:
+        return rows
+    return selected(rows, tuple(dict.fromkeys([*sink.key, *columns, sink.order_by, sink.operation])), sink)
+
+
+def history_of(sink: Changes) -> History:
+    """How a sink keeps the versions of its rows."""
+    deleted = sink.keep_deleted or "deleted"
+    return History(sink.key, sink.order_by, sink.valid_from, sink.valid_to, deleted, sink.track)
 
 
 def selected(rows: "DataFrame", columns: Sequence[str], sink: object) -> "DataFrame":
@@ -90,28 +108,45 @@ def selected(rows: "DataFrame", columns: Sequence[str], sink: object) -> "DataFr
         raise PipelineError(f"{sink} writes the columns {', '.join(columns)}, but the rows have {there}") from None
 
 
-class Compaction:
-    """Compacts a table now and then on a thread of its own: a batch neither waits for it nor fails because of it."""
+def put_in_order(table: LakeTable, rule: Maintenance, now_ms: int) -> dict[str, int]:
+    """What `rule` says; how many files were joined, how many they became, versions forgotten and files deleted."""
+    done = {"removed": 0, "added": 0, "expired": 0, "orphans": 0}
+    if rule.compact:
+        done |= table.compact(None if rule.target_mb is None else rule.target_mb * 1024 * 1024)
+    if rule.keep is not None:
+        done["expired"] = table.expire(milliseconds(rule.keep), now_ms)
+    if rule.orphans_after is not None:
+        done["orphans"] = table.remove_orphans(milliseconds(rule.orphans_after), now_ms)
+    return done
 
-    def __init__(self, table: LakeTable, every_ms: int) -> None:
+
+class Upkeep:
+    """Puts a table in order now and then, on its own thread: a batch neither waits for it nor fails because of it."""
+
+    def __init__(self, table: LakeTable, rule: Maintenance) -> None:
         self._table = table
-        self._every_s = every_ms / 1000
+        self._rule = rule
+        self._every_s = milliseconds(rule.every) / 1000
         self._due_s = time.monotonic() + self._every_s
         self._thread: threading.Thread | None = None
 
     def start_if_due(self) -> None:
-        """Start a compaction if the last one is over and was long enough ago."""
+        """Start if the last time is over and was long enough ago."""
         if time.monotonic() < self._due_s or (self._thread is not None and self._thread.is_alive()):
             return
         self._due_s = time.monotonic() + self._every_s
-        self._thread = threading.Thread(target=self._run, name=f"compaction of {self._table.name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"upkeep of {self._table.name}", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            done = self._table.compact()
-            LOG.info("compacted %s: %d files became %d", self._table.name, done["removed"], done["added"])
+            done = put_in_order(self._table, self._rule, int(time.time() * 1000))
+            LOG.info(
+                "put %s in order: %d files became %d, %d versions were forgotten, %d files that none has were deleted",
+                self._table.name,
+                *done.values(),
+            )
         except Exception:
             LOG.warning(
-                "%s was not compacted; the next time is in %d s", self._table.name, self._every_s, exc_info=True
+                "%s was not put in order; the next time is in %d s", self._table.name, self._every_s, exc_info=True
             )
