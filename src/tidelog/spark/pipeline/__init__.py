@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from tidelog.spark.pipeline.applying.steps import (
         batch_step,
+        expect,
         fail_when,
         pack_json,
         parse_debezium,
@@ -60,6 +61,7 @@ __all__ = [
     "declare",
     "delta",
     "each_batch",
+    "expect",
     "fail_when",
     "iceberg",
     "mark_failed",
@@ -93,6 +95,7 @@ _HOMES = {
     "declare": "running.declarative",
     "delta": "definition.endpoints",
     "each_batch": "definition.endpoints",
+    "expect": "applying.steps",
     "fail_when": "applying.steps",
     "iceberg": "definition.endpoints",
     "mark_failed": "failing.guarded",
