@@ -24,6 +24,10 @@ from tidelog.client.producer import Producer
 from tidelog.client.retry.headers import Origin, Trail, encode
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 from tidelog.console import reading
+from tidelog.spark.pipeline.definition.connection import Connection
+from tidelog.spark.pipeline.definition.expectations import RuleCount
+from tidelog.spark.pipeline.running.status_topic import StatusWriter
+from tidelog.spark.pipeline.running.supervision import PipelineStatus, State
 from tidelog.testing import Broker
 
 ACCESS = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
@@ -527,6 +531,18 @@ def test_transactions_are_listed_described_and_aborted(browser: Browser, servers
             producer.commit()
     assert "No transaction is open in orders." in browser.page("/transactions/hanging?topic=orders")
     browser.page("/transaction?id=unknown", status=404)
+
+
+def test_what_expectations_found_is_a_table_of_the_page_of_pipelines(browser: Browser, servers: str) -> None:
+    rules = {HOSTILE: RuleCount(4000, 30)}
+    writer = StatusWriter({"checked": Connection(servers)}, {})
+    writer.write(PipelineStatus("checked", State.RUNNING, "run", rules=rules))
+    writer.close()
+    forget(browser)
+    page = browser.page("/pipelines")
+    assert HOSTILE not in page
+    for text in ("checked", "4,000", "0.75 %"):
+        assert text in page
 
 
 def test_dead_letters_are_shown_with_their_trail_and_replayed_after_a_preview(

@@ -10,6 +10,7 @@ from tests.integration.cli_support import run_here
 from tests.integration.lineage_server import lineage_server
 from tidelog.spark.pipeline import Pipeline, RetryLadder, delta, topic
 from tidelog.spark.pipeline.definition.connection import Connection
+from tidelog.spark.pipeline.definition.expectations import RuleCount
 from tidelog.spark.pipeline.running import status_topic
 from tidelog.spark.pipeline.running.lineage import LineageWriter
 from tidelog.spark.pipeline.running.reporting import Reporter, StatusReport
@@ -35,7 +36,8 @@ def test_states_lag_and_failures_are_seen_from_outside_and_a_killed_process_is_l
     servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run_here("pipeline", "status", "--format", "json", server=servers).document == []
-    clean = PipelineStatus("clean", State.RUNNING, "run-1", queries={"clean": BATCH})
+    rules = {"amount > 0": RuleCount(400, 3)}
+    clean = PipelineStatus("clean", State.RUNNING, "run-1", queries={"clean": BATCH}, rules=rules)
     lake = PipelineStatus("lake", State.FAILED, "run-2", restarts=5, error="no such bucket")
     with lineage_server() as lineage:
         places = {each.name: servers for each in PIPELINES}
@@ -52,9 +54,11 @@ def test_states_lag_and_failures_are_seen_from_outside_and_a_killed_process_is_l
     shown = run_here("pipeline", "status", "clean", "--format", "json", server=servers).document
     assert [(each["pipeline"], each["state"], each["lag_records"]) for each in shown] == [("clean", "running", 42)]
     assert shown[0]["queries"][0]["batch_id"] == 3
+    assert shown[0]["rules"] == {"amount > 0": {"evaluated": 400, "failed": 3}}
     text = run_here("pipeline", "status", server=servers)
     assert text.code == 0
     assert "no such bucket" in text.out
+    assert text.out.splitlines()[-1].split() == ["clean", "amount", ">", "0", "400", "3", "0.75%"]
     assert run_here("pipeline", "status", "lake", server=servers).code == 1
     never = run_here("pipeline", "status", "other", server=servers)
     assert (never.code, never.out.startswith("other: no status")) == (1, True)
@@ -63,7 +67,10 @@ def test_states_lag_and_failures_are_seen_from_outside_and_a_killed_process_is_l
         ("clean", "START"), ("clean", "RUNNING"), ("lake", "FAIL"),
     ]  # fmt: skip
     namespace = f"kafka://{servers}"
-    assert events[0]["inputs"] == [{"namespace": namespace, "name": "orders"}]
+    assertion = {"assertion": "amount > 0", "success": False, "rowCount": 400, "failedRowCount": 3}
+    source = events[0]["inputs"][0]
+    assert source["inputFacets"]["dataQualityAssertions"]["assertions"] == [assertion]
+    assert (source["namespace"], source["name"], len(events[0]["inputs"])) == (namespace, "orders", 1)
     assert [each["name"] for each in events[0]["outputs"]] == ["clean", "orders.retry.1", "orders.dlq"]
     assert events[2]["inputs"][1] == {"namespace": namespace, "name": "others"}
     assert events[2]["outputs"] == [{"namespace": "file", "name": "/data/lake"}]

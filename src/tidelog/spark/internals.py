@@ -6,6 +6,7 @@
 | `noted_offsets` | `sharedState.activeStreamingQueries`, `offsetLog` | rows are compared instead of offsets |
 | `release` | the RDD below a `localCheckpoint` | its memory is freed with the session |
 | `file_of` | Hadoop's file systems, through the session's JVM | – |
+| `observed_in`, `observed_in_batch` | what `DataFrame.observe` has counted, after an action | `fail_above` fails |
 | `analyzed_plan` | the query execution's analyzed plan | – |
 | `quiet_daemon` | PySpark's daemon of workers, and the setting that names it | `BrokenPipeError` on stderr |
 | `watching_watermarks` | `DataFrame.withWatermark` of classic sessions, which it wraps | late rows of a replay vanish |
@@ -126,6 +127,29 @@ def file_of(rows: "DataFrame", path: str) -> tuple[Any, Any]:
     session: Any = rows.sparkSession
     place = session._jvm.org.apache.hadoop.fs.Path(path)
     return place.getFileSystem(session._jsparkSession.sessionState().newHadoopConf()), place
+
+
+def observed_in(rows: "DataFrame") -> dict[str, dict[str, Any]]:
+    """What `observe` has counted in `rows`, whose plan an action has run: numbers, by name and column."""
+    return _observed(rows, rows._jdf.queryExecution())
+
+
+def observed_in_batch(rows: "DataFrame", query_id: str) -> dict[str, dict[str, Any]]:
+    """The same of the micro-batch that the running query has handed over, and that an action has run."""
+    session: Any = rows.sparkSession
+    jvm = session._jvm
+    active = session._jsparkSession.sharedState().activeStreamingQueries()
+    return _observed(rows, active.get(jvm.java.util.UUID.fromString(query_id)).lastExecution())
+
+
+def _observed(rows: "DataFrame", execution: Any) -> dict[str, dict[str, Any]]:
+    session: Any = rows.sparkSession
+    found = session._jvm.scala.jdk.javaapi.CollectionConverters.asJava(execution.observedMetrics())
+    return {str(name): dict(zip(row.schema().fieldNames(), _values(row), strict=True)) for name, row in found.items()}
+
+
+def _values(row: Any) -> list[Any]:
+    return [row.get(index) for index in range(row.length())]
 
 
 def analyzed_plan(rows: "DataFrame") -> Any:

@@ -121,6 +121,23 @@ def test_schemas(spark: SparkSession, broker: Broker, example: Callable[..., Pip
     }
 
 
+def test_expectations(spark: SparkSession, broker: Broker, example: Callable[..., Pipeline]) -> None:
+    servers = broker.bootstrap_servers
+    make(servers, "orders.unchecked", "orders.checked")
+    orders = [{"id": id_, "customer": "c", "amount": 20.0} for id_ in range(30)]
+    orders[3]["amount"] = -1.0
+    orders[4]["customer"] = "test"
+    orders[5]["amount"] = 20_000.0
+    send(servers, "orders.unchecked", *[(None, each) for each in orders])
+    pipeline = example("Expectations")
+    run_once(pipeline, spark, servers)
+    assert {each["id"] for each in values(servers, "orders.checked")} == {*range(30)} - {3, 4}
+    assert [each["id"] for each in values(servers, "orders.unchecked.dlq")] == [3]
+    send(servers, "orders.unchecked", (None, {"id": 30, "amount": -1.0}))
+    with pytest.raises(Exception, match=r"'positive amount' \(amount > 0\): 1 of 1 rows of the batch fail"):
+        run_once(pipeline, spark, servers)
+
+
 def test_several_topics(spark: SparkSession, broker: Broker, example: Callable[..., Pipeline]) -> None:
     """Also when the last batch is done again, and without a policy."""
     servers = broker.bootstrap_servers

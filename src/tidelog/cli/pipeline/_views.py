@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidelog.cli.output import live_table
+from tidelog.spark.pipeline.definition.expectations import counts_in
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -195,6 +196,9 @@ def line_of(progress: "QueryProgress") -> str:
     lag = "" if progress.lag_records is None else f", lag {progress.lag_records:,}"
     state = f", state {_state(progress)}" if progress.state_rows else ""
     state += f", {progress.late_rows:,} late and dropped" if progress.late_rows else ""
+    state += "".join(
+        f", {count.failed:,} fail {rule!r}" for rule, count in counts_in(progress.observed).items() if count.failed
+    )
     return (
         f"batch {progress.batch_id}: {progress.input_rows:,} rows in {progress.batch_ms:,} ms, "
         f"{progress.input_rows_per_second:,.0f} in/s, {progress.processed_rows_per_second:,.0f} processed/s{lag}{state}"

@@ -37,6 +37,10 @@ def status(
         print_json([_as_json(each) for each in shown])
     elif shown:
         print_table(_HEADINGS, [_row(each) for each in shown])
+        rules = [row for each in shown for row in _rule_rows(each)]
+        if rules:
+            print_line("")
+            print_table(_RULE_HEADINGS, rules)
     for name in unknown if output is Format.TEXT else ():
         print_line(f"{name}: no status: it was never run here by `tidelog pipeline run`")
     if unknown or (names and not all(each.is_healthy for each in shown)):
@@ -61,6 +65,17 @@ def _row(each: Seen) -> tuple[object, ...]:
         f"{facts.get('host')} pid {facts.get('pid')}",
         facts.get("error") or "-",
     )
+
+
+_RULE_HEADINGS: Final = ("PIPELINE", "EXPECTATION", "ROWS", "FAILED", "SHARE")
+
+
+def _rule_rows(each: Seen) -> list[tuple[object, ...]]:
+    """What its expectations have found since its process started."""
+    return [
+        (each.pipeline, rule.rule, f"{rule.count.evaluated:,}", f"{rule.count.failed:,}", f"{rule.count.share:.2%}")
+        for rule in each.rules
+    ]
 
 
 def _or_dash(value: object) -> object:

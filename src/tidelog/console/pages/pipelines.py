@@ -2,7 +2,7 @@
 
 A pipeline with a failure policy has topics beside its source: `orders.retry.1`, `orders.retry.parked`, `orders.dlq`.
 Records in them carry headers that name the pipeline, the failure and the origin. From outside, rows that wait look like
-rows that were read again; the page shows how many were written.
+rows that were read again; the page shows how many were written. What expectations found is in the status topic.
 """
 
 import asyncio
@@ -10,11 +10,12 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from starlette.responses import Response
 
 from tidelog.client.aio.admin.types import EARLIEST
+from tidelog.client.cluster import Cluster
 from tidelog.client.retry.headers import REPLAYED_BY
 from tidelog.client.security_settings import SecuritySettings
 from tidelog.client.types import TopicPartition
@@ -29,6 +30,7 @@ from tidelog.console.web import Ask, link
 from tidelog.spark.pipeline.failing.dead_letters import DeadLetter, FilterError, parse_filter, read_letter
 from tidelog.spark.pipeline.failing.replay import Replay, Replayed
 from tidelog.spark.pipeline.failing.replay_progress import ReplayProgress
+from tidelog.spark.pipeline.running.status_topic import STATUS_TOPIC, Seen, read_statuses
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +108,15 @@ async def show_list(ask: Ask) -> Response:
     pipelines = find_pipelines(list(snapshot.topics))
     counts = await _counts(ask, snapshot, [name for each in pipelines for name in each.names])
     rows = [await _row(ask, snapshot, each, counts) for each in pipelines]
-    return ask.render("pipelines.html", area="pipelines", rows=rows)
+    has_status = STATUS_TOPIC in snapshot.topics
+    running = await asyncio.to_thread(_statuses, ask.view.client_settings) if has_status else []
+    return ask.render("pipelines.html", area="pipelines", rows=rows, running=[each for each in running if each.rules])
+
+
+def _statuses(settings: Mapping[str, Any]) -> list[Seen]:
+    """What the processes of pipelines have last said of themselves. Runs in a thread."""
+    with Cluster(dict(settings)) as cluster:
+        return read_statuses(cluster)
 
 
 async def _row(ask: Ask, snapshot: Snapshot, topics: PipelineTopics, counts: Mapping[str, int]) -> PipelineRow:

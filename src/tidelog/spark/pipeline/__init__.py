@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from tidelog.spark.pipeline.applying.steps import (
         batch_step,
+        expect,
         fail_when,
         pack_json,
         parse_debezium,
@@ -61,6 +62,7 @@ __all__ = [
     "declare",
     "delta",
     "each_batch",
+    "expect",
     "fail_when",
     "iceberg",
     "maintain",
@@ -95,6 +97,7 @@ _HOMES = {
     "declare": "running.declarative",
     "delta": "definition.endpoints",
     "each_batch": "definition.endpoints",
+    "expect": "applying.steps",
     "fail_when": "applying.steps",
     "iceberg": "definition.endpoints",
     "maintain": "definition.endpoints",

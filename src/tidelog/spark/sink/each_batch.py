@@ -21,6 +21,7 @@ from tidelog.spark.sink.settings import (
     BATCH_OPTION,
     EXACTLY_ONCE,
     PLAN_OPTION,
+    STREAM_OPTION,
     default_transactional_id,
 )
 
@@ -85,4 +86,6 @@ def _identity(rows: "DataFrame", batch_id: int, given: Options) -> dict[str, str
 
 
 def _default_id(query_id: str, given: Options) -> str:
+    if given.flag(STREAM_OPTION, False):
+        return default_transactional_id(query_id)
     return default_transactional_id(f"{query_id}/{given.text('topic') or ''}")

@@ -28,6 +28,9 @@ PLAN_OPTION: Final = "batchPlan"
 BATCH_OPTION: Final = "batchNumber"
 """Both are set by `write_each_batch` for each batch; not for users."""
 
+STREAM_OPTION: Final = "batchOfStream"
+"""Set by pipelines: batches are recognised by what the sink of a stream, on the same checkpoint, has written."""
+
 _REFUSE: Final = "refuse"
 _SKIP: Final = "skip"
 _ON_REPEATED: Final = (_REFUSE, _SKIP)
@@ -130,7 +133,8 @@ def read_batch_settings(options: Options) -> SinkSettings:
     """The settings of a batch write: at least once, as Spark's own connector, unless more is asked for."""
     delivery = _delivery(options, default=AT_LEAST_ONCE)
     transactional_id = options.text("transactionalId")
-    sink_name = transactional_id or options.text("topic") or "rows"
+    is_of_stream = options.flag(STREAM_OPTION, False)
+    sink_name = "" if is_of_stream else transactional_id or options.text("topic") or "rows"
     return _settings(options, delivery, transactional_id, sink_name=sink_name)
 
 

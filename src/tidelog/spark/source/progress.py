@@ -12,7 +12,7 @@ to be there when the batch was planned and had not read by its end: the records 
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Lock
 from typing import Any, Final
@@ -47,6 +47,8 @@ class QueryProgress:
     """When the batch was triggered."""
     late_rows: int = 0
     """Rows (of an aggregate: groups) that Spark dropped because they were behind the watermark."""
+    observed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What `DataFrame.observe` has counted, by name and column."""
 
 
 class ProgressListener(StreamingQueryListener):
@@ -126,6 +128,7 @@ def read_progress(report: Mapping[str, Any]) -> QueryProgress:
         state_bytes=sum(int(each.get("memoryUsedBytes") or 0) for each in operators),
         timestamp_ms=_milliseconds(report.get("timestamp")),
         late_rows=sum(int(each.get("numRowsDroppedByWatermark") or 0) for each in operators),
+        observed=report.get("observedMetrics") or {},
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
+from tidelog.spark.pipeline.applying.expectations import counting
 from tidelog.spark.pipeline.applying.own_steps import apply_own
 from tidelog.spark.pipeline.checks.definition import tables_wanted
 from tidelog.spark.pipeline.definition.pipeline import PipelineError, Step
@@ -48,17 +49,19 @@ def run_steps(
     keep: Sequence[str] | None = (RECORD, ERROR),
     on_failed: Materialize | None = None,
     guard: Guard = Guard(),  # noqa: B008 - frozen
+    counts_rules: bool = False,
 ) -> Applied:
     """All steps. Before a function that does not know of failed rows, they are set aside with the columns `keep`.
 
-    With `on_failed` they are dealt with after the step that failed them, and nothing is set aside.
+    With `on_failed` they are dealt with after the step that failed them, and nothing is set aside. With `counts_rules`,
+    Spark counts what the expectations find.
     """
     applied = Applied(rows)
     for step in steps:
         if ERROR in applied.rows.columns and not _passes_failed(step):
             _set_aside(applied, materialize, keep)
         before = applied.rows
-        with guarded_by(guard), setting_late_aside(applied.set_aside.append):
+        with guarded_by(guard), counting(counts_rules), setting_late_aside(applied.set_aside.append):
             applied.rows = _call(step, applied.rows, tables)
         _check_record(step, before, applied.rows)
         if on_failed is not None and ERROR in applied.rows.columns:

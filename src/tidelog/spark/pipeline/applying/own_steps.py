@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.spark.pipeline.applying import debezium_steps, json_steps
+from tidelog.spark.pipeline.applying import debezium_steps, expectations, json_steps
 from tidelog.spark.pipeline.definition.schema_steps import PackSchema, ParseSchema
 from tidelog.spark.pipeline.definition.steps import (
     BatchStep,
+    Expect,
     FailWhen,
     PackJson,
     ParseDebezium,
@@ -29,6 +30,7 @@ _APPLY: Final[Mapping[type, Callable[[Any, "DataFrame"], "DataFrame"]]] = {
     RowStep: run_row_step,
     BatchStep: run_batch_step,
     FailWhen: _fail_when,
+    Expect: lambda step, rows: expectations.apply(rows, step),
     ParseJson: lambda step, rows: json_steps.parse(rows, step.schema, step.column),
     PackJson: lambda step, rows: json_steps.pack(rows, step.columns, step.key),
     ParseDebezium: lambda step, rows: debezium_steps.parse(rows, step),

@@ -30,6 +30,10 @@ class FailWhen(_Callable, steps.FailWhen):
     """Rows for which a condition is true have failed."""
 
 
+class Expect(_Callable, steps.Expect):
+    """Rows are expected to meet a condition."""
+
+
 class ParseJson(_Callable, steps.ParseJson):
     """A JSON object, as columns."""
 
@@ -74,6 +78,18 @@ def batch_step(
 def fail_when(condition: "str | Callable[[DataFrame], Column]", message: str, *, retry: bool = True) -> FailWhen:
     """A step: rows for which `condition` (SQL, or a function from DataFrame to Column) is true have failed."""
     return FailWhen(condition, message, retry)
+
+
+def expect(
+    condition: str, *, name: str | None = None, on_failure: steps.OnUnmet = "warn", fail_above: float | None = None
+) -> Expect:
+    """A step: every row is expected to meet `condition` (SQL); rows that do not, or where it is null, are counted.
+
+    `on_failure` says what becomes of them: `warn` (they go on), `drop`, `dead_letter` or `fail`, which stops the
+    pipeline. They are counted by `name`, by default the condition. With `fail_above=0.05`, a batch in which more than
+    this share of the rows fail is not written, and the pipeline stops.
+    """
+    return Expect(condition, condition if name is None else name, on_failure, fail_above)
 
 
 def parse_json(schema: str, *, column: str = "value") -> ParseJson:

@@ -16,6 +16,7 @@ from tidelog.client.durations import DurationError, milliseconds
 from tidelog.config.names import advice_about
 from tidelog.metadata.topic_names import check_topic_name
 from tidelog.spark.delegation import TOKEN_SETTINGS
+from tidelog.spark.pipeline.checks.expectations import expectation_problems
 from tidelog.spark.pipeline.checks.kinds import wrong_kinds
 from tidelog.spark.pipeline.checks.lake import lake_problems
 from tidelog.spark.pipeline.checks.option_names import SOURCE_OPTIONS, sink_problems, source_problems, table_problems
@@ -37,6 +38,7 @@ from tidelog.spark.pipeline.definition.schema_steps import PackSchema, ParseSche
 from tidelog.spark.pipeline.definition.steps import (
     OWN_STEPS,
     BatchStep,
+    Expect,
     PackJson,
     ParseDebezium,
     ParseJson,
@@ -153,6 +155,8 @@ def _steps(pipeline: Pipeline) -> Problems:
             yield Problem(setting, f"{step!r} is not a function from DataFrame to DataFrame")
         elif isinstance(step, ParseSchema | PackSchema):
             yield from (Problem(setting, sentence) for sentence in schema_problems(step))
+        elif isinstance(step, Expect):
+            yield from (Problem(setting, sentence) for sentence in expectation_problems(step, pipeline))
         elif isinstance(step, ParseDebezium):
             yield from (Problem(setting, sentence) for sentence in debezium_problems(step))
         elif not isinstance(step, OWN_STEPS):

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from tidelog.spark.pipeline.definition.endpoints import Delta, Files, Iceberg, Refreshed, Sink, Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.definition.policy import RetryLadder
-from tidelog.spark.pipeline.definition.steps import BatchStep, RowStep, name_of
+from tidelog.spark.pipeline.definition.steps import BatchStep, Expect, RowStep, has_limits, name_of
 
 _ASIDE: Final = re.compile(r"(, not | \()\{\w+(!r)?\}\)?| not \{\w+\}")
 """What a reason names beside what it says: the value that was found."""
@@ -31,6 +31,7 @@ class Trait(Enum):
     UPDATES = "`output_mode` `update` or `complete`"
     REFRESHED = "a refreshed table"
     ROW_FUNCTION = "`row_step` or `batch_step`"
+    LIMIT = "an expectation with `fail_above`"
     STATE = "a step with state"
     ENGINE = "batches that need a function"
     CONNECT = "Spark Connect"
@@ -92,6 +93,12 @@ REFUSALS: Final = (
         Trait.FILES,
     ),
     _refusal(
+        "sink",
+        "{FILES} is written by Spark, which cannot hold back a batch for {LIMIT}: write to a topic, then to files",
+        Trait.LIMIT,
+        Trait.FILES,
+    ),
+    _refusal(
         "tables",
         "tables that are refreshed need batches that are computed one by one",
         Trait.STATE,
@@ -120,7 +127,8 @@ REFUSALS: Final = (
     _refusal("sink", "its sinks must be topics", Trait.DECLARED, Trait.OTHER_SINK),
     _refusal(
         "steps",
-        "its batches need a function (order by key, or functions of DataFrames after steps that can fail); run it with "
+        "its batches need a function (order by key, fail_above, or functions of DataFrames after steps that can fail); "
+        "run it with "
         "`tidelog pipeline run`",
         Trait.DECLARED,
         Trait.ENGINE,
@@ -159,6 +167,8 @@ def _traits(pipeline: Pipeline) -> Iterator[tuple[Trait, str]]:
     for step in pipeline.steps:
         if isinstance(step, RowStep | BatchStep):
             yield Trait.ROW_FUNCTION, name_of(step)
+        if isinstance(step, Expect) and step.fail_above is not None:
+            yield Trait.LIMIT, name_of(step)
 
 
 def refused(found: Mapping[Trait, str], because_of: Trait | None = None) -> list[tuple[str, str]]:
@@ -175,6 +185,8 @@ def why_engine(pipeline: Pipeline, sinks: Sequence[Sink], *, is_computed: bool) 
     others = [sink for sink in sinks if not isinstance(sink, Topic)]
     if others:
         return f"{others[0]} is written batch by batch"
+    if is_computed and has_limits(pipeline.steps):
+        return "fail_above holds a batch back until its rows are counted"
     if is_computed:
         return "topics are written batch by batch in output_mode='update'"
     found = traits_of(pipeline)

@@ -5,9 +5,9 @@ A step here is plain data with a name. Applied to rows (`applying.own_steps`), i
 has the functions that make steps.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from tidelog.spark.pipeline.definition.schema_steps import PackSchema, ParseSchema
 
@@ -128,15 +128,52 @@ class ParseDebezium:
         return "parse_debezium"
 
 
+OnUnmet = Literal["warn", "drop", "dead_letter", "fail"]
+"""What becomes of a row that does not meet an expectation."""
+
+ON_UNMET: Final[tuple[OnUnmet, ...]] = ("warn", "drop", "dead_letter", "fail")
+
+
+@dataclass(frozen=True)
+class Expect:
+    """Rows are expected to meet a condition. Those that do not are counted, by `rule`.
+
+    They go on (`warn`), are left out (`drop`), are dead letters at once (`dead_letter`) or stop the pipeline (`fail`).
+    """
+
+    condition: str
+    rule: str
+    on_failure: OnUnmet = "warn"
+    fail_above: float | None = None
+    """The share of the rows of a batch that may fail; a batch with more is not written, and the pipeline stops."""
+
+    @property
+    def name(self) -> str:
+        """The name in messages."""
+        return f"expect({self.rule!r})"
+
+
+def expectations_of(steps: Iterable[object]) -> tuple[Expect, ...]:
+    """The expectations among the steps of a pipeline."""
+    return tuple(step for step in steps if isinstance(step, Expect))
+
+
+def has_limits(steps: Iterable[object]) -> bool:
+    """Whether an expectation among the steps decides about each batch, before it is written."""
+    return any(each.fail_above is not None for each in expectations_of(steps))
+
+
 FALLIBLE_STEPS: Final = (RowStep, BatchStep, FailWhen, ParseJson, ParseDebezium, ParseSchema, PackSchema)
 """Steps that can set the column `_error`."""
 
-OWN_STEPS: Final = (*FALLIBLE_STEPS, PackJson)
+OWN_STEPS: Final = (*FALLIBLE_STEPS, Expect, PackJson)
 """Steps of this package: they pass on rows that have failed."""
 
 
 def is_fallible(step: object) -> bool:
     """Whether a step can set the column `_error`. Functions of DataFrames may too, through `mark_failed`."""
+    if isinstance(step, Expect):
+        return step.on_failure == "dead_letter"
     return isinstance(step, FALLIBLE_STEPS)
 
 

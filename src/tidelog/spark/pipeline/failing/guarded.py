@@ -44,14 +44,31 @@ def guarded_by(guard: Guard) -> Iterator[None]:
 
 
 def mark_failed(
-    rows: "DataFrame", condition: "str | Column", message: "str | Column", *, retry: bool = True
+    rows: "DataFrame",
+    condition: "str | Column",
+    message: "str | Column",
+    *,
+    retry: bool = True,
+    kind: str = "RowRejected",
 ) -> "DataFrame":
     """`rows`, those for which `condition` is true having failed with `message`. A row keeps its first failure."""
     condition = F.expr(condition) if isinstance(condition, str) else condition
     text = F.lit(message) if isinstance(message, str) else F.coalesce(sound_text(message), F.lit("no message"))
-    failure = F.struct(F.lit("RowRejected").alias("type"), text.alias("message"), F.lit(retry).alias("retry"))
+    failure = F.struct(F.lit(kind).alias("type"), text.alias("message"), F.lit(retry).alias("retry"))
     error = F.when(F.coalesce(condition, F.lit(False)), failure).cast(ERROR_TYPE)
     return rows.withColumn(ERROR, F.coalesce(F.col(ERROR), error) if ERROR in rows.columns else error)
+
+
+def stopping_at(rows: "DataFrame", condition: "Column", message: "Column") -> "DataFrame":
+    """`rows`; the first for which `condition` is true stops the query, with its place and `message`."""
+    is_kept = RECORD in rows.columns and rows.schema[RECORD].dataType.typeName() == "struct"
+    names = ("topic", "partition", "offset")
+    there = {name: F.col(f"{RECORD}.{name}" if is_kept else name) for name in names if is_kept or name in rows.columns}
+    place = [F.concat(F.lit(f"{name} "), column.cast("string")) for name, column in there.items()]
+    where = F.concat_ws(" ", *place) if place else F.lit("the steps have dropped its topic, partition and offset")
+    text = F.concat(F.lit("a row failed ("), where, F.lit("): "), F.coalesce(message, F.lit("no message")))
+    is_well = F.when(condition, F.raise_error(text).cast("boolean")).otherwise(F.lit(True))
+    return rows.where(is_well)
 
 
 def sound_text(column: "Column") -> "Column":

@@ -111,7 +111,8 @@ class Computation:
         materialize: Materialize,
         on_failed: Materialize | None = None,
     ) -> Applied:
-        return run_steps(self.pipeline.steps, rows, tables, materialize, on_failed=on_failed, guard=self.guard)
+        steps = self.pipeline.steps
+        return run_steps(steps, rows, tables, materialize, on_failed=on_failed, guard=self.guard, counts_rules=True)
 
     @property
     def _has_topics_only(self) -> bool:

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidelog.spark.pipeline.applying.chain import needs_setting_aside
 from tidelog.spark.pipeline.checks.refusals import Trait, refused, traits_of
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
+from tidelog.spark.pipeline.definition.steps import has_limits
 from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
 from tidelog.spark.pipeline.running.computing import prepare
 from tidelog.spark.pipeline.running.opening import open_stream, open_tables
@@ -45,7 +46,8 @@ def declare(pipeline: Pipeline, *, bootstrap_servers: str | None = None) -> None
 
 def _refuse(pipeline: Pipeline, ladder: Ladder | None) -> None:
     traits = {**traits_of(pipeline), Trait.DECLARED: "Declarative Pipelines"}
-    if ladder is not None and (ladder.keeps_order or needs_setting_aside(pipeline.steps)):
+    is_aside = ladder is not None and (ladder.keeps_order or needs_setting_aside(pipeline.steps))
+    if is_aside or has_limits(pipeline.steps):
         traits[Trait.ENGINE] = "its batches need a function"
     for _, reason in refused(traits, Trait.DECLARED):
         raise PipelineError(f"pipeline {pipeline.name!r} cannot be declared: {reason}")

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from tidelog.metrics import Registry
+from tidelog.spark.pipeline.definition.expectations import Counts, RuleCount
 from tidelog.spark.pipeline.running.supervision import PipelineStatus, State
 
 if TYPE_CHECKING:
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
 
 _PIPELINE: Final = ("pipeline",)
 _QUERY: Final = ("pipeline", "query")
+_RULE: Final = ("pipeline", "rule")
 
 
 class PipelineMetrics:
@@ -34,6 +36,13 @@ class PipelineMetrics:
             "tidelog_pipeline_late_rows", "Rows dropped by Spark because they were behind the watermark.", _QUERY
         )
         self._batches = registry.counter("tidelog_pipeline_batches", "Micro-batches completed.", _QUERY)
+        self._rule_rows = registry.counter(
+            "tidelog_pipeline_expectation_rows", "Rows tested by an expectation, by its name.", _RULE
+        )
+        self._rule_failed = registry.counter(
+            "tidelog_pipeline_expectation_failed_rows", "Rows that failed an expectation, by its name.", _RULE
+        )
+        self._counted: dict[str, Counts] = {}
         self._seconds = registry.summary(
             "tidelog_pipeline_batch_duration_seconds", "Durations of micro-batches.", _QUERY
         )
@@ -56,4 +65,9 @@ class PipelineMetrics:
         self._rows.labels(*names).increment(progress.input_rows)
         self._late.labels(*names).increment(progress.late_rows)
         self._batches.labels(*names).increment()
+        for rule, count in status.rules.items():
+            before = self._counted.get(status.pipeline, {}).get(rule, RuleCount())
+            self._rule_rows.labels(status.pipeline, rule).increment(count.evaluated - before.evaluated)
+            self._rule_failed.labels(status.pipeline, rule).increment(count.failed - before.failed)
+        self._counted[status.pipeline] = status.rules
         self._seconds.labels(*names).observe(progress.batch_ms / 1000)

@@ -3,7 +3,7 @@
 One run of OpenLineage is one start of a pipeline: START, RUNNING with every report, then COMPLETE (also for a pipeline
 that was stopped between two batches) or FAIL with the reason. Datasets are named by OpenLineage's rules: a topic is
 `kafka://host:port` and its name, a file or table `file` (or the scheme and authority of its location) and its path.
-Events follow version 2-0-2 of the specification.
+What expectations have found is a facet of the first input. Events follow version 2-0-2 of the specification.
 """
 
 import json
@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from tidelog.spark.pipeline.definition.endpoints import Delta, Files, Sink, Source, Topic, table_source
+from tidelog.spark.pipeline.definition.expectations import Counts
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.failing.routing import ladder_of
 from tidelog.spark.pipeline.running.supervision import PipelineStatus, State
@@ -27,6 +28,7 @@ PRODUCER: Final = "urn:tidelog:pipeline"
 _SCHEMA: Final = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 _ERROR_SCHEMA: Final = "https://openlineage.io/spec/facets/1-0-0/ErrorMessageRunFacet.json"
 _JOB_SCHEMA: Final = "https://openlineage.io/spec/facets/2-0-3/JobTypeJobFacet.json"
+_QUALITY_SCHEMA: Final = "https://openlineage.io/spec/facets/1-0-1/DataQualityAssertionsDatasetFacet.json"
 _PATH: Final = "/api/v1/lineage"
 _NAMESPACE_DEFAULT: Final = "tidelog"
 _TIMEOUT_S: Final = 5.0
@@ -74,8 +76,8 @@ class LineageWriter:
 def run_event(
     status: PipelineStatus,
     namespace: str,
-    inputs: list[dict[str, str]],
-    outputs: list[dict[str, str]],
+    inputs: list[dict[str, Any]],
+    outputs: list[dict[str, Any]],
     now: datetime,
 ) -> dict[str, Any]:
     """The event for a status."""
@@ -88,6 +90,9 @@ def run_event(
             "message": status.error or "",
             "programmingLanguage": "PYTHON",
         }
+    quality = _quality_facet(status.rules)
+    if quality is not None and inputs:
+        inputs = [{**inputs[0], "inputFacets": {"dataQualityAssertions": quality}}, *inputs[1:]]
     job_type = {
         "_producer": PRODUCER,
         "_schemaURL": _JOB_SCHEMA,
@@ -107,7 +112,18 @@ def run_event(
     }
 
 
-def datasets(pipeline: Pipeline, servers: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+def _quality_facet(rules: Counts) -> dict[str, Any] | None:
+    """What expectations have found in the source's rows, since the process started."""
+    if not rules:
+        return None
+    assertions = [
+        {"assertion": rule, "success": count.failed == 0, "rowCount": count.evaluated, "failedRowCount": count.failed}
+        for rule, count in rules.items()
+    ]
+    return {"_producer": PRODUCER, "_schemaURL": _QUALITY_SCHEMA, "assertions": assertions}
+
+
+def datasets(pipeline: Pipeline, servers: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """What a pipeline reads and writes. A topic pattern, and topics named by a column, are not known before a run."""
     ladder = ladder_of(pipeline)
     own = [*ladder.retry_topics, ladder.dead_letters] if ladder is not None else []

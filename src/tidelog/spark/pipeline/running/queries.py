@@ -13,6 +13,9 @@ in `BatchEngine` instead, batch by batch, in four cases:
     a policy, and other sinks    results are kept beside the checkpoint until every sink has them. With state, which
                                  only a plan can have, the plan computes them, and they are kept all the same
 
+An expectation with a limit (`fail_above`) leaves the steps in the plan, and has the batch written by `BatchEngine`,
+once it knows how many rows fail.
+
 What writes is a format, if Spark can write it in this mode without a function of ours: `tidelog`, as the steps are in
 the plan, and files. Declarative Pipelines and Spark Connect allow nothing else. `BatchEngine` writes all the rest:
 tables, functions of users, topics in update mode (which Spark refuses to Python sinks), and what it has computed.
@@ -27,6 +30,8 @@ from tidelog.spark.pipeline.checks.state import check_state
 from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.definition.endpoints import Files, Sink, Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
+from tidelog.spark.pipeline.definition.steps import has_limits
+from tidelog.spark.pipeline.running.batch_counts import BatchCounts
 from tidelog.spark.pipeline.running.batch_order import open_order
 from tidelog.spark.pipeline.running.computing import Computation, prepare
 from tidelog.spark.pipeline.running.engine import BatchEngine
@@ -41,17 +46,32 @@ if TYPE_CHECKING:
 
 
 def open_queries(
-    pipeline: Pipeline, spark: "SparkSession", connection: Connection, *, is_apart: bool = False
+    pipeline: Pipeline,
+    spark: "SparkSession",
+    connection: Connection,
+    *,
+    is_apart: bool = False,
+    counts: BatchCounts | None = None,
 ) -> "list[DataStreamWriter]":
-    """The queries of a pipeline, named, with their checkpoints. Mistakes that only Spark can find are raised here."""
+    """The queries of a pipeline, named, with their checkpoints. Mistakes that only Spark can find are raised here.
+
+    The first query notes in `counts` what expectations find in batches that Spark does not report them for.
+    """
     computation = prepare(pipeline, connection, is_apart=is_apart)
     planned = plan_rows(computation, spark)
     rows = planned.results if planned.is_computed else planned.rows
     return [
-        _writer(computation, rows, sinks, checkpoint, is_computed=planned.is_computed)
+        _writer(
+            computation,
+            rows,
+            sinks,
+            checkpoint,
+            is_computed=planned.is_computed,
+            counts=counts if number == 0 else None,
+        )
         .queryName(name)
         .option("checkpointLocation", checkpoint)
-        for name, checkpoint, sinks in _sinks_of_queries(pipeline)
+        for number, (name, checkpoint, sinks) in enumerate(_sinks_of_queries(pipeline))
     ]
 
 
@@ -96,14 +116,20 @@ def _sinks_of_queries(pipeline: Pipeline) -> list[tuple[str, str, tuple[Sink, ..
 
 
 def _writer(
-    computation: Computation, rows: "DataFrame", sinks: tuple[Sink, ...], checkpoint: str, *, is_computed: bool
+    computation: Computation,
+    rows: "DataFrame",
+    sinks: tuple[Sink, ...],
+    checkpoint: str,
+    *,
+    is_computed: bool,
+    counts: BatchCounts | None,
 ) -> "DataStreamWriter":
     pipeline = computation.pipeline
     topics = [sink for sink in sinks if isinstance(sink, Topic)]
     mode = pipeline.output_mode
     if isinstance(sinks[0], Files):
         return file_stream(computation.for_tables(rows), sinks[0]).outputMode(mode)
-    if is_computed and len(topics) == len(sinks) and mode != "update":
+    if is_computed and len(topics) == len(sinks) and mode != "update" and not has_limits(pipeline.steps):
         topic = topic_of(topics) if computation.ladder is None else None
         return topic_stream(computation.for_topics(rows), computation.options, topic).outputMode(mode)
     if context_of(rows.sparkSession) is None:
@@ -117,6 +143,7 @@ def _writer(
         is_computed=is_computed,
         staged=StagedRows(checkpoint) if _is_staged(computation) else None,
         order=open_order(computation, checkpoint),
+        counts=counts,
     )
     return rows.writeStream.outputMode(mode).foreachBatch(engine.process)
 

@@ -22,6 +22,7 @@ _LASTING: Final = (
     "AnalysisException",
     "MalformedTimestamp",
     "; set on_failure to go on without such rows",
+    "; the expectation has on_failure='fail'",
     "this query has already written",
     "was written before cannot be known",
     "and the brokers reject it",

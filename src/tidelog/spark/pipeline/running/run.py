@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, Final
 
@@ -15,8 +15,10 @@ from tidelog.client.durations import milliseconds
 from tidelog.spark.internals import context_of, is_java_gone
 from tidelog.spark.pipeline.checks.definition import check
 from tidelog.spark.pipeline.definition.endpoints import Topic, texts
+from tidelog.spark.pipeline.definition.expectations import Counts, counts_in
 from tidelog.spark.pipeline.definition.loading import MODULE_PREFIX
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError
+from tidelog.spark.pipeline.running.batch_counts import BatchCounts
 from tidelog.spark.pipeline.running.batch_cut import cut_planned_batch, note_failure
 from tidelog.spark.pipeline.running.checkpoints import is_local
 from tidelog.spark.pipeline.running.job_properties import job_properties
@@ -46,6 +48,7 @@ class Running:
 
     pipeline: Pipeline
     queries: "list[StreamingQuery]"
+    counts: BatchCounts = field(default_factory=BatchCounts)
 
     @property
     def names(self) -> list[str]:
@@ -74,6 +77,12 @@ class Running:
                     note_death(checkpoint, str(failure))
                 return failure
         return None
+
+    def rule_counts(self, progress: "QueryProgress") -> Counts:
+        """What expectations found in a batch. All queries read the same rows, so those of the first are counted."""
+        if progress.name != self.names[0]:
+            return {}
+        return counts_in(progress.observed) or self.counts.take(progress.batch_id)
 
     def late_progress(self) -> "list[QueryProgress]":
         """The micro-batches that Spark still remembers, oldest first."""
@@ -202,8 +211,10 @@ def start(pipeline: Pipeline, spark: "SparkSession", *, servers: str, once: bool
     with job_properties(spark, {"spark.scheduler.pool": pipeline.name}) if has_driver else nullcontext():
         pipeline = _with_cut_batches(pipeline)
         has_died = True in [forget_death(checkpoint) for checkpoint in pipeline.checkpoint_paths]
-        queries = open_queries(pipeline, spark, pipeline.connection(servers), is_apart=has_died)
-        return Running(pipeline, [_begin(each, pipeline, once) for each in queries])
+        counts = BatchCounts()
+        connection = pipeline.connection(servers)
+        queries = open_queries(pipeline, spark, connection, is_apart=has_died, counts=counts)
+        return Running(pipeline, [_begin(each, pipeline, once) for each in queries], counts)
 
 
 def _with_cut_batches(pipeline: Pipeline) -> Pipeline:

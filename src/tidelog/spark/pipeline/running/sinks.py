@@ -7,6 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, EachBatch, Files, Iceberg, Topic
 from tidelog.spark.pipeline.definition.steps import ERROR
+from tidelog.spark.pipeline.failing.guarded import stopping_at
 from tidelog.spark.pipeline.lake.tables import table_writer
 from tidelog.spark.sink.each_batch import placing_options, write_each_batch
 from tidelog.spark.sink.placement import mark_placed, place_rows
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 AGE: Final = "age"
 """Rows with this column are written oldest first."""
+
+SET_A_POLICY: Final = "; set on_failure to go on without such rows"
 
 
 def topic_stream(rows: "DataFrame", options: Mapping[str, str], topic: str | None) -> "DataStreamWriter":
@@ -69,9 +72,5 @@ def stop_at_failed(rows: "DataFrame") -> "DataFrame":
     """Without a policy a row that fails stops the query, and says which row it was."""
     if ERROR not in rows.columns:
         return rows
-    place = [name for name in ("topic", "partition", "offset") if name in rows.columns]
-    where = F.concat_ws(" ", *[F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in place])
-    message = F.concat(F.lit("a row failed ("), where, F.lit("): "), F.col(f"{ERROR}.type"), F.lit(": "))
-    message = F.concat(message, F.col(f"{ERROR}.message"), F.lit("; set on_failure to go on without such rows"))
-    is_well = F.when(F.col(ERROR).isNotNull(), F.raise_error(message).cast("boolean")).otherwise(F.lit(True))
-    return rows.where(is_well).drop(ERROR)
+    message = F.concat(F.col(f"{ERROR}.type"), F.lit(": "), F.col(f"{ERROR}.message"), F.lit(SET_A_POLICY))
+    return stopping_at(rows, F.col(ERROR).isNotNull(), message).drop(ERROR)

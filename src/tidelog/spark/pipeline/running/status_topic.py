@@ -20,6 +20,7 @@ from tidelog.client.errors import ClientError
 from tidelog.client.producer import Producer
 from tidelog.client.types import TopicPartition
 from tidelog.spark.pipeline.definition.connection import Connection
+from tidelog.spark.pipeline.definition.expectations import RuleCount
 from tidelog.spark.pipeline.running.supervision import FINAL, PipelineStatus, State
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -41,6 +42,14 @@ _CLOSE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
+class RuleSeen:
+    """An expectation, and what it has found."""
+
+    rule: str
+    count: RuleCount
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """The status of a pipeline as its topic has it."""
 
@@ -49,6 +58,16 @@ class Seen:
     """A `State`, or `LOST` if its process stopped writing without a final state."""
     age_s: float
     facts: Mapping[str, Any]
+
+    @property
+    def rules(self) -> list[RuleSeen]:
+        """What its expectations have found since its process started."""
+        given = self.facts.get("rules")
+        return [
+            RuleSeen(str(rule), RuleCount(int(count.get("evaluated") or 0), int(count.get("failed") or 0)))
+            for rule, count in (given.items() if isinstance(given, Mapping) else ())
+            if isinstance(count, Mapping)
+        ]
 
     @property
     def is_healthy(self) -> bool:

@@ -22,6 +22,7 @@ from enum import StrEnum
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from tidelog.spark.pipeline.definition.expectations import Counts, added
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.failing.failures import in_a_sentence
 from tidelog.spark.pipeline.running.restarts import RestartPolicy, Restarts, is_lasting
@@ -65,6 +66,8 @@ class PipelineStatus:
     """The delay before the next start, while it is restarting."""
     queries: "dict[str, QueryProgress]" = field(default_factory=dict)
     """The last micro-batch of each query, by the query's name."""
+    rules: Counts = field(default_factory=dict)
+    """What expectations have found since the process started, by rule. Rows that are tried again count again."""
 
     @property
     def lag_records(self) -> int | None:
@@ -98,6 +101,8 @@ class Queries(Protocol):
     def failure(self) -> Exception | None: ...
 
     def late_progress(self) -> "Sequence[QueryProgress]": ...
+
+    def rule_counts(self, progress: "QueryProgress") -> Counts: ...
 
     def stop(self) -> None: ...
 
@@ -274,9 +279,25 @@ class Supervisor:
                 progress.late_rows,
                 progress.batch_id,
             )
-        each.status = replace(each.status, queries={**each.status.queries, progress.name: progress})
+        queries = {**each.status.queries, progress.name: progress}
+        each.status = replace(each.status, queries=queries, rules=_rules_after(each, progress))
         for observer in self._observers:
             observer.progressed(each.status, progress)
+
+
+def _rules_after(each: _Supervised, progress: "QueryProgress") -> Counts:
+    counts = {} if each.queries is None else each.queries.rule_counts(progress)
+    for rule, count in counts.items():
+        if count.failed:
+            LOG.warning(
+                "query %s: %d of %d rows of batch %d fail the expectation %r",
+                progress.name,
+                count.failed,
+                count.evaluated,
+                progress.batch_id,
+                rule,
+            )
+    return added(each.status.rules, counts) if counts else each.status.rules
 
 
 def _is_a_mistake(error: Exception) -> bool:

@@ -3,6 +3,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from tidelog.metrics import Registry
+from tidelog.spark.pipeline.definition.expectations import RuleCount
 from tidelog.spark.pipeline.running.gauges import PipelineMetrics
 from tidelog.spark.pipeline.running.supervision import PipelineStatus, State
 from tidelog.spark.source.progress import QueryProgress
@@ -11,7 +12,8 @@ from tidelog.spark.source.progress import QueryProgress
 def test_state_lag_and_rows_are_metrics() -> None:
     registry = Registry()
     metrics = PipelineMetrics(registry)
-    status = PipelineStatus("p", State.RUNNING, "run", restarts=2)
+    rules = {"a > 0": RuleCount(12, 3)}
+    status = PipelineStatus("p", State.RUNNING, "run", restarts=2, rules=rules)
     metrics.changed(status)
     for batch, rows in ((0, 5), (1, 7)):
         metrics.progressed(status, QueryProgress("p", batch, rows, 1.0, 1.0, 42 - batch, 250, 3, 900, 1_500, 4))
@@ -35,6 +37,8 @@ def test_state_lag_and_rows_are_metrics() -> None:
         "state_bytes": 900,
         "input_rows_total": 12,
         "late_rows_total": 8,
+        "expectation_rows_total": 12,
+        "expectation_failed_rows_total": 3,
         "batches_total": 2,
         "batch_duration_seconds_count": 2,
         "batch_duration_seconds_sum": 0.5,

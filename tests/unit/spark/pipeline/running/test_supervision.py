@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tidelog.spark.pipeline import PipelineError, topic
+from tidelog.spark.pipeline.definition.expectations import Counts, RuleCount
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.running.restarts import UNLIMITED, RestartPolicy, Restarts, is_lasting
 from tidelog.spark.pipeline.running.supervision import PipelineStatus, State, Supervisor
@@ -31,6 +32,9 @@ class Queries:
 
     def late_progress(self) -> list[QueryProgress]:
         return [BATCH, BATCH, replace(BATCH, batch_id=1)]
+
+    def rule_counts(self, progress: QueryProgress) -> Counts:
+        return {"a > 0": RuleCount(progress.input_rows, 1)}
 
     def stop(self) -> None:
         self.was_stopped = True
@@ -194,3 +198,10 @@ def test_a_failure_that_lasts_is_one_although_a_stop_was_requested(monkeypatch: 
     with pytest.raises(PipelineError):
         supervisor.run(asked)
     assert observer.states[-1] == ("p", State.FAILED)
+
+
+def test_what_expectations_find_is_added_up_over_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch once, though the first is reported twice."""
+    supervisor, observer = supervised({"p": [Queries("p")]}, 1, monkeypatch)
+    supervisor.run(Event())
+    assert observer.statuses[-1].rules == {"a > 0": RuleCount(10, 2)}
