@@ -15,7 +15,7 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from tidelog.console.app import build_app
-from tidelog.console.settings import ConsoleSettings, Listen
+from tidelog.console.settings import ClusterSettings, ConsoleSettings, Listen
 
 LISTEN = Listen("127.0.0.1", 8080)
 
@@ -47,7 +47,10 @@ def console(servers: str, **settings: Any) -> Iterator[Browser]:
     """A console of the cluster at `servers`."""
     client = {"bootstrap.servers": servers, "bootstrap.timeout.ms": 1000, **settings.pop("client", {})}
     clock = settings.pop("clock", time.monotonic)
-    app = build_app(ConsoleSettings(client=client, listen=LISTEN, sample_interval_s=0.2, **settings), clock)
+    clusters = settings.pop("clusters", None)
+    if clusters is None:
+        clusters = (ClusterSettings(client=client, schema_registry=settings.pop("schema_registry", None)),)
+    app = build_app(ConsoleSettings(clusters=clusters, listen=LISTEN, sample_interval_s=0.2, **settings), clock)
     with TestClient(app, base_url=f"http://{LISTEN}") as made:
         yield Browser(made)
 

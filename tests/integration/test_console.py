@@ -82,7 +82,7 @@ def _read_more(consumer: Consumer[bytes, bytes], read: list[Any]) -> int:
 
 def forget(browser: Browser) -> None:
     """Make the next page ask the cluster again."""
-    browser.client.app.state.console.shared_view.forget()  # type: ignore[attr-defined]
+    browser.client.app.state.console.clusters[0].shared_view.forget()  # type: ignore[attr-defined]
 
 
 def offsets_in(page: str) -> list[str]:

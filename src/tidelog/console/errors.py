@@ -13,6 +13,7 @@ from tidelog.client.errors import (
     DeadlinePassed,
     UnsupportedByBroker,
 )
+from tidelog.client.schemas.registry import RegistryError, RegistryUnavailable
 from tidelog.config.errors import ConfigError
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -80,6 +81,18 @@ def explain(error: Exception) -> Explained | None:
         return Explained(504, "The cluster did not answer in time", _sentence(str(error)), "Load this page again.")
     if isinstance(error, UnsupportedByBroker):
         return Explained(501, "The brokers do not offer this", _sentence(str(error)))
+    if isinstance(error, RegistryUnavailable):
+        return Explained(
+            503,
+            "The schema registry cannot be reached",
+            _sentence(str(error)),
+            "Check --schema-registry, then try again.",
+        )
+    if isinstance(error, RegistryError):
+        if error.is_not_found:
+            return Explained(404, "It does not exist", _sentence(error.reason))
+        status = error.status if 400 <= error.status < 500 else 502
+        return Explained(status, "The schema registry refused the request", _sentence(error.reason))
     if isinstance(error, ClientConfigError | ConfigError):
         return Explained(500, "A client setting cannot be used", _sentence(str(error)), "Check --command-config.")
     if isinstance(error, ClientError):

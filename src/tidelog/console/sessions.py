@@ -1,13 +1,14 @@
 """Sessions of browsers: who is logged in, until when, and the secret of their forms. The time is an argument.
 
-A session ends when it was idle for `idle_s`, and `s_max` after its login in any case. There are at most `count_max`;
-the one idle for longest makes room for another, and those that are not logged in before all others.
+A browser has one session for all clusters, with an entry for each that it is logged in to. A session ends
+when it was idle for `idle_s`, and `s_max` after its login in any case. There are at most `count_max`; the one idle for
+longest makes room for another, and those that are not logged in before all others.
 """
 
 import hmac
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -24,16 +25,23 @@ class Flash:
     is_problem: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[View]):
+    """A login at one cluster: who, and the cluster as this user sees it."""
+
+    user: str
+    view: View
+
+
 @dataclass(slots=True, eq=False)
 class Session(Generic[View]):
-    """One browser. `view` is the cluster as its user sees it; None before a login."""
+    """One browser, and its logins by cluster; none before the first."""
 
     session_id: str = field(repr=False)
     form_secret: str = field(repr=False)
     begun_at: float
     used_at: float
-    user: str = ""
-    view: View | None = None
+    entries: dict[str, Entry[View]] = field(default_factory=dict)
     flashes: list[Flash] = field(default_factory=list)
 
     def is_own_form(self, given: str) -> bool:
@@ -71,9 +79,9 @@ class Sessions(Generic[View]):
         """Whether a session has neither ended nor expired; asking does not keep it open."""
         return self._open.get(session.session_id) is session and not self._is_expired(session, now)
 
-    def open(self, now: float, user: str = "", view: View | None = None) -> Session[View]:
+    def open(self, now: float, entries: Mapping[str, Entry[View]] | None = None) -> Session[View]:
         """A new session with an id that cannot be guessed. Room is made by `expire`."""
-        session = Session(secrets.token_urlsafe(32), secrets.token_urlsafe(32), now, now, user, view)
+        session = Session(secrets.token_urlsafe(32), secrets.token_urlsafe(32), now, now, dict(entries or {}))
         self._open[session.session_id] = session
         return session
 
@@ -86,7 +94,7 @@ class Sessions(Generic[View]):
         gone = [session for session in self._open.values() if self._is_expired(session, now)]
         alive = [session for session in self._open.values() if not self._is_expired(session, now)]
         # Anyone can open sessions without a login, as many as they like: these go first.
-        alive.sort(key=lambda session: session.view is not None)
+        alive.sort(key=lambda session: bool(session.entries))
         gone += alive[: max(0, len(alive) - self._count_max)]
         for session in gone:
             self.end(session)

@@ -1,7 +1,8 @@
 """What the console is started with, and which of it is refused.
 
 Without a login the console serves anyone who can connect, with the rights of its own client. It therefore listens on
-loopback addresses only, and `check` refuses any other address with a sentence.
+loopback addresses only, and `check` refuses any other address with a sentence. Each of several clusters has its own way
+to log in, so that the one without a login decides.
 """
 
 import ipaddress
@@ -37,27 +38,46 @@ class Listen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsoleSettings:
-    """How a console runs. `client` holds client settings under Kafka's names."""
+class ClusterSettings:
+    """One cluster of a console. `client` holds client settings under Kafka's names."""
 
     client: Mapping[str, Any] = field(repr=False)
+    name: str = ""
+    """In addresses, where there are several clusters; empty where there is one."""
+    schema_registry: str | None = field(default=None, repr=False)
+
+    @property
+    def servers(self) -> str:
+        """The addresses of its brokers, as text."""
+        given = self.client.get("bootstrap.servers")
+        return ",".join(map(str, given)) if isinstance(given, list | tuple) else str(given or "")
+
+    @property
+    def has_own_users(self) -> bool:
+        """Whether people log in to the cluster: the client speaks SASL and has no credentials."""
+        is_sasl = str(self.client.get("security.protocol", "")).upper().startswith("SASL_")
+        return is_sasl and not self.client.get("sasl.jaas.config")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleSettings:
+    """How a console runs."""
+
+    clusters: tuple[ClusterSettings, ...]
     listen: Listen
     token: str | None = field(default=None, repr=False)
     allowed_hosts: tuple[str, ...] = ()
-    schema_registry: str | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None
     sample_interval_s: float = SAMPLE_INTERVAL_S
     session_idle_s: float = 30 * 60
     session_s_max: float = 12 * 3600
 
-    @property
-    def login(self) -> Login:
-        """A token if one was given; the cluster's users if the client speaks SASL and has no credentials."""
+    def login(self, cluster: ClusterSettings) -> Login:
+        """How people log in to a cluster: by the token if there is one, or as its users if it has its own."""
         if self.token is not None:
             return Login.TOKEN
-        is_sasl = str(self.client.get("security.protocol", "")).upper().startswith("SASL_")
-        return Login.SASL if is_sasl and not self.client.get("sasl.jaas.config") else Login.NONE
+        return Login.SASL if cluster.has_own_users else Login.NONE
 
     @property
     def is_tls(self) -> bool:
@@ -70,7 +90,11 @@ class ConsoleSettings:
             raise ConsoleError(f"--token must have at least {TOKEN_CHARACTERS_MIN} characters")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ConsoleError("--tls-certificate and --tls-key must be given together")
-        if self.login is Login.NONE and not is_loopback(self.listen.host):
+        names = [each.name for each in self.clusters]
+        if len(set(names)) < len(names):
+            raise ConsoleError(f"each cluster needs a name of its own, not {', '.join(names)}")
+        is_open = any(self.login(each) is Login.NONE for each in self.clusters)
+        if is_open and not is_loopback(self.listen.host):
             raise ConsoleError(
                 f"--listen {self.listen} needs a login: give --token, or a --command-config with "
                 f"security.protocol=SASL_SSL and no sasl.jaas.config, so that the cluster's users log in; "

@@ -16,26 +16,16 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from tidelog.console import plots, text
 from tidelog.console.cluster_view import ClusterView
 from tidelog.console.errors import PageError
-from tidelog.console.sessions import Flash, Session
+from tidelog.console.sessions import Entry, Flash, Session
 
 if TYPE_CHECKING:
     from tidelog.console.app import Console
+    from tidelog.console.clusters import Cluster
 
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 _HERE: Final = Path(__file__).parent
 
 STATIC: Final = _HERE / "static"
-
-NAVIGATION: Final = (
-    ("/", "Overview", "overview"),
-    ("/topics", "Topics", "topics"),
-    ("/groups", "Groups", "groups"),
-    ("/transactions", "Transactions", "transactions"),
-    ("/pipelines", "Pipelines", "pipelines"),
-    ("/reassignments", "Reassignments", "reassignments"),
-    ("/access", "Access", "access"),
-    ("/quotas", "Quotas", "quotas"),
-)
 
 
 def link(path: str, **query: object) -> str:
@@ -44,8 +34,12 @@ def link(path: str, **query: object) -> str:
     return path + ("?" + urlencode(given, quote_via=quote) if given else "")
 
 
-def make_environment() -> Environment:
-    """The templates. All output is escaped; only SVG from `plots` is not."""
+def make_environment(root: str) -> Environment:
+    """The templates. All output is escaped; only SVG from `plots` is not.
+
+    `root` is where the pages of a cluster begin. The console's own addresses are written without it in Python, and
+    templates put it before them.
+    """
     environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
@@ -67,7 +61,7 @@ def make_environment() -> Environment:
         "count": text.count,
         "area_plot": lambda *given: Markup(plots.area_plot(*given)),  # noqa: S704 - plots escapes its label
         "sparkline": lambda *given: Markup(plots.sparkline(*given)),  # noqa: S704
-        "navigation": NAVIGATION,
+        "root": root,
     }
     return environment
 
@@ -78,14 +72,30 @@ class Ask:
 
     request: Request
     console: Console
+    cluster: Cluster
     session: Session[ClusterView]
+
+    @property
+    def entry(self) -> Entry[ClusterView] | None:
+        """The session's login at this cluster."""
+        return self.session.entries.get(self.cluster.name)
+
+    @property
+    def user(self) -> str:
+        """Who is logged in; empty if nobody has to."""
+        return "" if self.entry is None else self.entry.user
 
     @property
     def view(self) -> ClusterView:
         """The cluster as this user sees it."""
-        assert self.session.view is not None, "pages need a login"
-        self.session.view.sampler.look()
-        return self.session.view
+        assert self.entry is not None, "pages need a login"
+        self.entry.view.sampler.look()
+        return self.entry.view
+
+    @property
+    def path(self) -> str:
+        """The path of the page, from where the pages of the cluster begin."""
+        return str(self.request.url.path).removeprefix(self.cluster.root)
 
     def part(self, name: str) -> str:
         """A part of the path."""
@@ -123,13 +133,13 @@ class Ask:
     def render(self, template: str, status: int = 200, **context: Any) -> Response:
         """A page."""
         theme = self.request.cookies.get("theme", "")
-        made = self.console.environment.get_template(template).render(
+        made = self.cluster.environment.get_template(template).render(
             session=self.session,
-            login=self.console.settings.login.value,
-            cluster_name=self.console.cluster_name,
+            user=self.user,
+            site=self.cluster,
+            sites=self.console.clusters,
             theme=theme if theme in ("light", "dark") else "",
             flashes=self.session.take_flashes(),
-            here=str(self.request.url.path),
             **context,
         )
         return HTMLResponse(made, status_code=status)
@@ -138,7 +148,11 @@ class Ask:
         """Go to a page that shows a message. What is cached is forgotten, so that the page shows what was done."""
         self.view.forget()
         self.session.flashes.append(Flash(message))
-        return RedirectResponse(url, status_code=303)
+        return self.go(url)
+
+    def go(self, url: str) -> Response:
+        """Go to another page of the cluster."""
+        return RedirectResponse(self.cluster.root + url, status_code=303)
 
 
 Handler = Callable[[Ask], Awaitable[Response]]
@@ -175,4 +189,4 @@ def paged(ask: Ask, rows: Sequence[Any], size: int = 50) -> Paged:
     page = min(ask.number("page", 1, 1), pages)
     query = {name: value for name, value in ask.request.query_params.items() if name != "page"}
     start = (page - 1) * size
-    return Paged(rows[start : start + size], page, pages, len(rows), str(ask.request.url.path), query)
+    return Paged(rows[start : start + size], page, pages, len(rows), ask.path, query)

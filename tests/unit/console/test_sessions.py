@@ -1,11 +1,11 @@
 """Sessions end by themselves, and only their own forms are theirs."""
 
-from tidelog.console.sessions import Sessions
+from tidelog.console.sessions import Entry, Sessions
 
 
 def test_a_session_lives_while_it_is_used_but_not_for_ever():
     sessions = Sessions[str](idle_s=10, s_max=25)
-    session = sessions.open(0.0, "alice", "view")
+    session = sessions.open(0.0, {"": Entry("alice", "view")})
     for now in (9.0, 18.0, 25.0):
         assert sessions.find(session.session_id, now) is session
     assert sessions.find(session.session_id, 25.1) is None
@@ -30,7 +30,7 @@ def test_the_sessions_idle_for_longest_make_room():
 
 def test_a_flood_of_browsers_that_never_log_in_ends_no_login():
     sessions = Sessions[str](idle_s=100, s_max=100, count_max=3)
-    logged_in = sessions.open(0.0, "alice", "view")
+    logged_in = sessions.open(0.0, {"": Entry("alice", "view")})
     strangers = [sessions.open(1.0 + each) for each in range(10)]
     assert sessions.expire(20.0) == strangers[:8]
     assert sessions.find(logged_in.session_id, 21.0) is logged_in
@@ -45,7 +45,7 @@ def test_a_form_of_another_session_is_refused():
 
 
 def test_the_repr_of_a_session_has_neither_its_id_nor_its_secret():
-    session = Sessions[str](idle_s=10, s_max=10).open(0.0, "alice")
+    session = Sessions[str](idle_s=10, s_max=10).open(0.0, {"": Entry("alice", "view")})
     assert "alice" in repr(session)
     assert session.session_id not in repr(session)
     assert session.form_secret not in repr(session)

@@ -73,10 +73,10 @@ class JsonSchemaSerializer(Generic[T]):
         if self._registry is None:
             if self._own is None:
                 raise ClientConfigError("a JSON Schema serializer without a registry needs a schema")
-            return _Writer(b"", _checker(None, self._own) if self._validate else None)
+            return _Writer(b"", checker(None, self._own) if self._validate else None)
         name = None if self._own is None else json.loads(self._own.text).get("title")
         schema_id, schema = schema_to_write(self._registry, self._registration, topic, name, self._own)
-        return _Writer(frame_header(schema_id), _checker(self._registry, schema) if self._validate else None)
+        return _Writer(frame_header(schema_id), checker(self._registry, schema) if self._validate else None)
 
 
 class JsonSchemaDeserializer(Generic[T]):
@@ -98,7 +98,7 @@ class JsonSchemaDeserializer(Generic[T]):
         if schema is None and registry is None and validate:
             raise ClientConfigError("a JSON Schema deserializer without a registry needs a schema")
         if schema is not None and validate:
-            self._own = _checker(registry, Schema(_schema_text(schema), "JSON", references))
+            self._own = checker(registry, Schema(_schema_text(schema), "JSON", references))
         self._checks: dict[int, Callable[[Any], None]] = {}
 
     def deserialize(self, topic: str, data: bytes) -> T:  # noqa: ARG002 - the topic decides nothing here
@@ -121,7 +121,7 @@ class JsonSchemaDeserializer(Generic[T]):
             schema = registry.schema(schema_id)
             if schema.type != "JSON":
                 raise ValueError(f"schema {schema_id} is of type {schema.type}, not JSON")
-            check = self._checks[schema_id] = _checker(registry, schema)
+            check = self._checks[schema_id] = checker(registry, schema)
         return check
 
 
@@ -129,7 +129,7 @@ def _schema_text(schema: str | Mapping[str, Any]) -> str:
     return schema if isinstance(schema, str) else json.dumps(schema)
 
 
-def _checker(registry: SchemaRegistry | None, schema: Schema) -> Callable[[Any], None]:
+def checker(registry: SchemaRegistry | None, schema: Schema) -> Callable[[Any], None]:
     """A function that raises ValueError for a value that `schema` forbids, naming the place in the value."""
     resources = [
         (name, Resource.from_contents(json.loads(used.text), default_specification=DRAFT202012))

@@ -32,10 +32,11 @@ _NOT_FOUND: Final = 404
 
 
 class RegistryError(ClientError):
-    """The registry refused a request; `status` is HTTP's code and `error_code` the registry's own."""
+    """The registry refused a request; `status` is HTTP's code, `error_code` and `reason` are the registry's own."""
 
-    def __init__(self, message: str, status: int, error_code: int) -> None:
+    def __init__(self, message: str, status: int, error_code: int, reason: str = "") -> None:
         super().__init__(message)
+        self.reason = reason or message
         self.status = status
         self.error_code = error_code
 
@@ -141,6 +142,10 @@ class SchemaRegistry:
         known = self._versions.get((subject, version))
         return known or self._remember(self._call("GET", f"subjects/{_quoted(subject)}/versions/{version}"))
 
+    def serialized(self, schema_id: int) -> str:
+        """A Protobuf schema as a descriptor in base64, where the registry makes one; else its text."""
+        return str(self._call("GET", f"schemas/ids/{schema_id}?format=serialized")["schema"])
+
     # --- administration ---
 
     def subjects(self) -> list[str]:
@@ -159,6 +164,28 @@ class SchemaRegistry:
         """Whether `schema` could become the next version of `subject`."""
         path = f"compatibility/subjects/{_quoted(subject)}/versions/latest"
         return bool(self._call("POST", path, _body(schema))["is_compatible"])
+
+    def incompatibilities(self, subject: str, schema: Schema) -> list[str]:
+        """Why `schema` could not become the next version of `subject`, by the subject's rule; nothing if it could."""
+        path = f"compatibility/subjects/{_quoted(subject)}/versions?verbose=true"
+        answer = self._call("POST", path, _body(schema))
+        if answer["is_compatible"]:
+            return []
+        return [str(each) for each in answer.get("messages") or ()] or ["the registry does not say why"]
+
+    def compatibility(self, subject: str | None = None) -> str | None:
+        """The rule for new versions: of a subject, None if it has none of its own; or of all that have none."""
+        try:
+            answer = self._call("GET", f"config/{_quoted(subject)}" if subject else "config")
+        except RegistryError as error:
+            if subject and error.is_not_found:
+                return None
+            raise
+        return str(answer.get("compatibilityLevel") or answer["compatibility"])
+
+    def clear_compatibility(self, subject: str) -> None:
+        """Give a subject the rule of all that have none of their own."""
+        self._call("DELETE", f"config/{_quoted(subject)}")
 
     def set_compatibility(self, level: str, subject: str | None = None) -> None:
         """Set the rule for new versions (`BACKWARD`, `FULL`, `NONE` …) of a subject, or of all that have none."""
@@ -245,4 +272,4 @@ def _refusal(url: str, path: str, error: HTTPError) -> RegistryError:
         message, code = str(answer["message"]), int(answer["error_code"])
     except (ValueError, KeyError, TypeError):
         message, code = str(error.reason), error.code
-    return RegistryError(f"{url}/{path} answered {error.code}: {message}", error.code, code)
+    return RegistryError(f"{url}/{path} answered {error.code}: {message}", error.code, code, message)

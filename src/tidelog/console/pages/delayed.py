@@ -78,7 +78,7 @@ def _rows(ask: Ask, topic: str, records: list[DelayedRecord]) -> list[DelayedRow
     """Runs in a thread: a registry may be asked."""
     now_s = time.time()
     return [
-        DelayedRow(each, ask.console.decoder.show(topic, each.key, Format.AUTO), each.deliver_at_ms / 1000 - now_s)
+        DelayedRow(each, ask.cluster.decoder.show(topic, each.key, Format.AUTO), each.deliver_at_ms / 1000 - now_s)
         for each in records
     ]
 

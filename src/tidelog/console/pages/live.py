@@ -108,7 +108,7 @@ class _Ticks:
                 if tick.shown:
                     shown = self._topic.name, tick.shown, query.form, self._columns
                     rows = await asyncio.to_thread(rows_of, ask, *shown)
-                    template = ask.console.environment.get_template("live_rows.html")
+                    template = ask.cluster.environment.get_template("live_rows.html")
                     yield _event("rows", template.render(topic=self._topic, rows=rows[::-1]), cursor)
                 yield _event("rate", self._sentence(), cursor)
 

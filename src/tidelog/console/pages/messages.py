@@ -222,7 +222,7 @@ def rows_of(
 
 
 def _row(ask: Ask, topic: str, record: Record, form: Format, columns: Sequence[Column]) -> MessageRow:
-    decoder = ask.console.decoder
+    decoder = ask.cluster.decoder
     headers = [(name, show(value, Format.AUTO)) for name, value in record.headers]
     value = decoder.show(topic, record.value, form)
     cells = cells_of(value.text, columns) if columns else ()
@@ -235,13 +235,13 @@ def _continued(ask: Ask, **place: Any) -> str:
         return ""
     query = {key: value for key, value in ask.request.query_params.items() if key not in PLACE}
     place = {key: write_cursor(value) if isinstance(value, Mapping) else value for key, value in place.items()}
-    return link(str(ask.request.url.path), **{**query, **place})
+    return link(ask.path, **{**query, **place})
 
 
 def formats_of(ask: Ask) -> list[tuple[str, str]]:
     """The formats to choose from."""
     names = [("auto", "Detect"), ("json", "JSON"), ("text", "Text"), ("hex", "Hexadecimal")]
-    return names + ([("registry", "Schema registry")] if ask.console.decoder.is_there else [])
+    return names + ([("registry", "Schema registry")] if ask.cluster.decoder.is_there else [])
 
 
 async def record_at(ask: Ask, topic: TopicDescription, partition: int, offset: int) -> Record:
@@ -282,12 +282,11 @@ async def show_message(ask: Ask) -> Response:
 
 
 def _place(ask: Ask) -> Place:
-    console = ask.console
     return Place(
-        console.cluster_name,
+        ask.cluster.servers,
         str(ask.view.client_settings.get("security.protocol", "PLAINTEXT")).upper() != "PLAINTEXT",
         str(ask.request.url.replace(query="as=json")),
-        "" if console.settings.login is Login.NONE else console.cookie,
+        "" if ask.cluster.login is Login.NONE else ask.console.cookie,
     )
 
 

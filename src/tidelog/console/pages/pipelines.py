@@ -216,7 +216,7 @@ def _replay(ask: Ask, topic: str, values: Values) -> Replay:
         values.get("from_beginning") == "1",
         secure,
         _chosen(values),
-        ask.session.user or "console",
+        ask.user or "console",
     )
 
 
@@ -252,7 +252,7 @@ async def _replay_form(ask: Ask) -> Form:
         link("/dead-letters", topic=topic.name),
         [
             "Letters are sent back as they were before they failed, each once, also over several replays.",
-            f"Each has a header that says who sent it: {REPLAYED_BY}={ask.session.user or 'console'}.",
+            f"Each has a header that says who sent it: {REPLAYED_BY}={ask.user or 'console'}.",
             "The next page counts them before anything is sent.",
         ],
         area="pipelines",
