@@ -100,10 +100,11 @@ class PartitionImage:
 class TopicImage:
     """One topic. `partitions` is in order and without gaps: a partition's index is its place."""
 
-    __slots__ = ("is_internal", "name", "partitions", "topic_id")
+    __slots__ = ("is_internal", "name", "partitions", "topic_id", "wire_name")
 
     def __init__(self, name: str, topic_id: bytes, partitions: Iterable[PartitionImage]) -> None:
         self.name = name
+        self.wire_name = name.encode()
         self.topic_id = topic_id
         self.partitions = list(partitions)
         self.is_internal = name in INTERNAL_TOPICS

@@ -4,7 +4,8 @@ The decoder is compiled from `messages.ProduceRequest` (`spans`). `messages.Prod
 responses; this module repeats it for speed, and a property test compares the two in every version.
 
 Record data is never copied here: a partition is `(topic, index, start, stop)`, its records `data[start:stop]` of the
-frame's buffer, with `start == -1` for null. A topic's name stays the bytes that it is in the frame.
+frame's buffer, with `start == -1` for null. A topic is known by its key: its name as the bytes that it is in the frame,
+or from version 13 on its 16-byte id.
 
 Nearly every request has one partition. Its response is written with two `pack` calls, any other shape field by field.
 """
@@ -20,12 +21,13 @@ from tidelog.wire.primitives import encode_compact_string, encode_uvarint
 from tidelog.wire.spans import Row, RowDecoder
 
 FLEXIBLE_FROM: Final = 9
+TOPIC_IDS_FROM: Final = 13
 PARTITIONS_MAX: Final = 11_000
 """Topics and partitions of one request: 10,000 partitions of 1,000 topics. Batches of so many, each of a single small
 record, are a megabyte, the most that clients send unless they are configured otherwise."""
 
 PartitionSpan = tuple[bytes, int, int, int]
-"""Topic, partition index, and where its records start and stop."""
+"""Topic key, partition index, and where its records start and stop."""
 
 
 class ProduceSpans(NamedTuple):
@@ -57,7 +59,7 @@ _DECODER: Final = RowDecoder[ProduceSpans](
     ProduceRequest,
     {
         ProduceRequest: Row(("transactional_id", "acks", "timeout_ms", "topic_data"), make=ProduceSpans),
-        TopicProduceData: Row(("name",), inner="partition_data", as_bytes=("name",)),
+        TopicProduceData: Row(("name|topic_id",), inner="partition_data", as_bytes=("name",)),
         PartitionProduceData: Row(("index", "records")),
     },
     elements_max=PARTITIONS_MAX,
@@ -105,8 +107,10 @@ _ONE: Final = b"\x00\x00\x00\x01"
 _LAYOUT_V5: Final = _layout(_ONE, "h", _ONE, b"\x00\x00\x00\x00")
 _LAYOUT_V8: Final = _layout(_ONE, "h", _ONE, b"\x00\x00\x00\x00\xff\xff\x00\x00\x00\x00")
 _LAYOUT_V9: Final = _layout(b"\x00\x02", "B", b"\x02", b"\x01\x00\x00\x00\x00\x00\x00\x00\x00")
-_SINGLE_LAYOUTS: Final = (*[None] * 5, *[_LAYOUT_V5] * 3, _LAYOUT_V8, *[_LAYOUT_V9] * 3)
-"""By version; those before 5 have no log start offset."""
+_SINGLE_LAYOUTS: Final = (*[None] * 5, *[_LAYOUT_V5] * 3, _LAYOUT_V8, *[_LAYOUT_V9] * 4)
+"""By version; those before 5 have no log start offset, and those with topic ids are of a fixed size."""
+_SINGLE_WITH_ID: Final = Struct(">ii2s16sBi2xqqq9s")
+_SINGLE_WITH_ID_BYTES: Final = _SINGLE_WITH_ID.size - 4
 _SINGLE_NAME_BYTES_MAX: Final = 0x7E
 """The length of a longer compact string takes two bytes."""
 
@@ -121,6 +125,19 @@ def encode_single(
     log_start_offset: int,
 ) -> bytes:
     """`encode_response` for one successful partition, without throttling."""
+    if version >= TOPIC_IDS_FROM:
+        return _SINGLE_WITH_ID.pack(
+            _SINGLE_WITH_ID_BYTES,
+            correlation_id,
+            b"\x00\x02",  # no tags in the header, one topic
+            topic,
+            2,  # one partition
+            partition_index,
+            base_offset,
+            log_append_time_ms,
+            log_start_offset,
+            _LAYOUT_V9.end,
+        )
     layout = _SINGLE_LAYOUTS[version]
     name_size = len(topic)
     if layout is None or name_size > _SINGLE_NAME_BYTES_MAX:
@@ -172,8 +189,10 @@ def _classic_parts(version: int, topics: Sequence[TopicReply]) -> list[bytes]:
 
 def _flexible_parts(version: int, topics: Sequence[TopicReply]) -> list[bytes]:
     parts = [encode_uvarint(len(topics) + 1)]
-    for name, replies in topics:
-        parts += (encode_uvarint(len(name) + 1), name, encode_uvarint(len(replies) + 1))
+    for key, replies in topics:
+        if version < TOPIC_IDS_FROM:
+            parts.append(encode_uvarint(len(key) + 1))
+        parts += (key, encode_uvarint(len(replies) + 1))
         for reply in replies:
             parts += (_fixed_part(version, reply), encode_uvarint(len(reply.record_errors) + 1))
             for batch_index, message in reply.record_errors:

@@ -169,7 +169,7 @@ def test_transactions_tool_shows_the_producers_of_a_partition(broker: BrokerProc
 def test_every_api_that_we_claim_is_usable_by_kafkas_own_client(broker: BrokerProcess) -> None:
     """The tool marks what its client cannot speak; what we do not serve must not be listed as served."""
     printed = tool(broker, API_VERSIONS)
-    assert "Produce(0): 0 to 11 [usable: 11]" in printed
+    assert "Produce(0): 0 to 13 [usable: 11]" in printed
     assert "ERROR" not in printed
 
 

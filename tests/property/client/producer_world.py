@@ -76,7 +76,7 @@ class FakeConnection:
     def send_frame(self, parts: list[Any], *_rest: Any) -> "asyncio.Future[Any]":
         # 4 length + 8 header + client id "tidelog" + tags come before the body.
         frame = b"".join(bytes(part) for part in parts)
-        request = ProduceRequest.decode(frame, VERSION, 4 + 8 + 2 + len("tidelog") + 1)
+        request = ProduceRequest.decode(frame, int.from_bytes(frame[6:8], "big"), 4 + 8 + 2 + len("tidelog") + 1)
         batches = {each.index: bytes(each.records or b"") for each in request.topic_data[0].partition_data}
         exchange = Exchange(batches, asyncio.get_running_loop().create_future())
         self.requests.append(exchange)

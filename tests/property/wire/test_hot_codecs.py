@@ -23,9 +23,12 @@ from tidelog.wire.messages.produce import (
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
+    TopicProduceResponse,
 )
 
+PRODUCE_VERSIONS = range(ProduceRequest.versions[1] + 1)
 names = st.text(min_size=0, max_size=140)
+topic_ids = st.binary(min_size=16, max_size=16)
 int16s = st.integers(-(2**15), 2**15 - 1)
 int32s = st.integers(-(2**31), 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)
@@ -40,6 +43,7 @@ produce_requests = st.builds(
         st.builds(
             TopicProduceData,
             name=names,
+            topic_id=topic_ids,
             partition_data=lists_of(
                 st.builds(PartitionProduceData, index=int32s, records=st.none() | st.binary(max_size=200))
             ),
@@ -48,7 +52,7 @@ produce_requests = st.builds(
 )
 
 
-@pytest.mark.parametrize("version", range(12))
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @given(request=produce_requests, before=st.binary(max_size=9), after=st.binary(max_size=9))
 @settings(max_examples=examples(12), deadline=None)
 def test_a_produce_request_is_read_as_its_message_says(
@@ -60,14 +64,17 @@ def test_a_produce_request_is_read_as_its_message_says(
     assert spans.transactional_id == (request.transactional_id if version >= 3 else None)
     assert (spans.acks, spans.timeout_ms) == (request.acks, request.timeout_ms)
     found = [
-        (topic.decode(), index, None if start < 0 else bytes(data[start:stop]))
-        for topic, index, start, stop in spans.partitions
+        (topic, index, None if start < 0 else bytes(data[start:stop])) for topic, index, start, stop in spans.partitions
     ]
     assert found == [
-        (topic.name, p.index, None if p.records is None else bytes(p.records))
+        (_key(topic, version), p.index, None if p.records is None else bytes(p.records))
         for topic in request.topic_data
         for p in topic.partition_data
     ]
+
+
+def _key(topic: TopicProduceData | TopicProduceResponse, version: int) -> bytes:
+    return topic.topic_id if version >= hot_produce.TOPIC_IDS_FROM else topic.name.encode()
 
 
 usual_produce_requests = st.builds(
@@ -79,6 +86,7 @@ usual_produce_requests = st.builds(
         st.builds(
             TopicProduceData,
             name=st.text("abc-_.", min_size=1, max_size=250) | names,
+            topic_id=topic_ids,
             partition_data=st.tuples(
                 st.builds(PartitionProduceData, index=int32s, records=st.none() | st.binary(max_size=200))
             ),
@@ -88,7 +96,7 @@ usual_produce_requests = st.builds(
 
 
 @needs_c
-@pytest.mark.parametrize("version", range(12))
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @given(
     request=usual_produce_requests | produce_requests,
     before=st.binary(max_size=3),
@@ -104,7 +112,7 @@ def test_the_c_decoder_reads_a_produce_as_the_python_one_or_leaves_it_to_it(
 
 
 @needs_c
-@pytest.mark.parametrize("version", range(12))
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @pytest.mark.parametrize("transactional_id", [None, "", "id"])
 def test_the_c_decoder_reads_the_usual_produce(version: int, transactional_id: str | None) -> None:
     partition = PartitionProduceData(index=1, records=bytes(300))
@@ -129,29 +137,34 @@ produce_replies = st.builds(
 )
 
 
-@pytest.mark.parametrize("version", range(12))
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @given(
-    topics=lists_of(st.tuples(names.map(str.encode), lists_of(produce_replies))),
+    topics=lists_of(st.tuples(names.map(str.encode), topic_ids, lists_of(produce_replies))),
     correlation_id=int32s,
     throttle_ms=st.integers(0, 99),
 )
 @settings(max_examples=examples(12), deadline=None)
 def test_a_produce_response_is_written_as_its_message_says(
-    version: int, topics: list[hot_produce.TopicReply], correlation_id: int, throttle_ms: int
+    version: int,
+    topics: list[tuple[bytes, bytes, list[hot_produce.PartitionReply]]],
+    correlation_id: int,
+    throttle_ms: int,
 ) -> None:
-    frame = hot_produce.encode_response(correlation_id, version, topics, throttle_ms)
+    has_ids = version >= hot_produce.TOPIC_IDS_FROM
+    replies_of = [(topic_id if has_ids else name, replies) for name, topic_id, replies in topics]
+    frame = hot_produce.encode_response(correlation_id, version, replies_of, throttle_ms)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     assert int.from_bytes(frame[4:8], "big", signed=True) == correlation_id
     body = frame[8 + (version >= 9) :]
     response = ProduceResponse.decode(body, version)
     assert response.encode(version) == body
     assert [
-        (t.name.encode(), [(p.index, p.error_code, p.base_offset) for p in t.partition_responses])
+        (_key(t, version), [(p.index, p.error_code, p.base_offset) for p in t.partition_responses])
         for t in response.responses
-    ] == [(name, [(r.partition_index, r.error_code, r.base_offset) for r in replies]) for name, replies in topics]
+    ] == [(name, [(r.partition_index, r.error_code, r.base_offset) for r in replies]) for name, replies in replies_of]
     if version >= 1:
         assert response.throttle_time_ms == throttle_ms
-    for (_, replies), topic in zip(topics, response.responses, strict=True):
+    for (_, replies), topic in zip(replies_of, response.responses, strict=True):
         for reply, partition in zip(replies, topic.partition_responses, strict=True):
             _same_details(version, reply, partition)
 
@@ -174,15 +187,16 @@ def _same_details(version: int, reply: hot_produce.PartitionReply, partition: Pa
 @given(
     topic=st.text(max_size=260),
     correlation_id=int32s,
-    version=st.integers(0, 11),
+    topic_id=topic_ids,
+    version=st.sampled_from(PRODUCE_VERSIONS),
     offsets=st.tuples(int64s, int64s, int64s),
     index=int32s,
 )
 @settings(max_examples=examples(100), deadline=None)
 def test_the_answer_to_one_good_partition_is_the_general_answer(
-    topic: str, correlation_id: int, version: int, offsets: tuple[int, int, int], index: int
+    topic: str, topic_id: bytes, correlation_id: int, version: int, offsets: tuple[int, int, int], index: int
 ) -> None:
-    name = topic.encode()
+    name = topic_id if version >= hot_produce.TOPIC_IDS_FROM else topic.encode()
     reply = hot_produce.PartitionReply(index, 0, *offsets)
     general = hot_produce.encode_response(correlation_id, version, [(name, [reply])], 0)
     assert hot_produce.encode_single(correlation_id, version, name, index, *offsets) == general
@@ -197,6 +211,7 @@ usual_produces = st.builds(
         st.builds(
             TopicProduceData,
             name=st.text(alphabet="abcä", max_size=260),
+            topic_id=topic_ids,
             partition_data=st.tuples(
                 st.builds(
                     PartitionProduceData,
@@ -217,7 +232,7 @@ def _read(decode: Callable[[], object]) -> object:
         return "refused"
 
 
-@pytest.mark.parametrize("version", range(12))
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @given(request=usual_produces | produce_requests, tail=st.binary(max_size=4), data=st.data())
 @settings(max_examples=examples(50), deadline=None)
 def test_one_partition_is_read_at_once_as_it_is_read_field_by_field(
@@ -495,7 +510,7 @@ def test_the_answer_with_records_of_one_partition_is_the_general_answer(
 
 
 @pytest.mark.parametrize("decode", [hot_produce.decode_request, hot_fetch.decode_request])
-@given(data=st.binary(max_size=120), version=st.integers(0, 11))
+@given(data=st.binary(max_size=120), version=st.sampled_from(PRODUCE_VERSIONS))
 @settings(max_examples=examples(300), deadline=None)
 def test_hostile_bytes_raise_wire_error_and_nothing_else(
     decode: Callable[..., object], data: bytes, version: int

@@ -36,6 +36,7 @@ SHARE_GROUPS: Final[dict[int, Versions]] = {
 """Share groups (KIP-932) as Kafka 4.4 serves them."""
 OUR_OWN: Final[dict[int, Versions]] = {
     # What Kafka 4.4 serves besides.
+    ApiKey.PRODUCE: (0, 13),
     ApiKey.FETCH: (0, 18),
     ApiKey.LIST_OFFSETS: (0, 11),
     ApiKey.METADATA: (0, 13),

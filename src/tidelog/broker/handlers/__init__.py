@@ -34,7 +34,7 @@ def handlers() -> Mapping[int, Route]:
     """A fresh table; each broker has its own, as routes remember what they loaded."""
     return route_table(
         (
-            Route(ApiKey.PRODUCE, versions(0, 11), "produce"),
+            Route(ApiKey.PRODUCE, versions(0, 13), "produce"),
             Route(ApiKey.FETCH, versions(0, 18), "fetch"),
             Route(ApiKey.LIST_OFFSETS, versions(0, 11), "list_offsets"),
             Route(ApiKey.METADATA, versions(0, 13), "metadata"),

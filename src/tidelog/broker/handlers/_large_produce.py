@@ -16,6 +16,7 @@ from tidelog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from tidelog.wire.produce import TOPIC_IDS_FROM
 
 if TYPE_CHECKING:
     from tidelog.broker.runtime.slices import TimeSlices
@@ -31,10 +32,12 @@ async def reply_in_slices(
 ) -> bytes:
     """The whole frame. The replies of a topic stand together, wherever they were in the request."""
     topics: dict[bytes, TopicProduceResponse] = {}
+    has_ids = version >= TOPIC_IDS_FROM
     for topic, reply in replies:
         await slices.pause()
         if topic not in topics:
-            topics[topic] = TopicProduceResponse(name=topic.decode())
+            key = {"topic_id": topic} if has_ids else {"name": topic.decode()}
+            topics[topic] = TopicProduceResponse(**key)
         topics[topic].partition_responses.append(
             PartitionProduceResponse(
                 index=reply.partition_index,

@@ -21,6 +21,7 @@ from tidelog.records.header import (
 from tidelog.storage.producers.verification import OPEN, VerificationGuard
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.partitions import PartitionKey
+from tidelog.wire.produce import TOPIC_IDS_FROM
 
 if TYPE_CHECKING:
     from tidelog.broker.serving.node import Node
@@ -70,13 +71,14 @@ def verify_produce(
     """
     producers: set[ProducerEpoch] = set()
     sequences: dict[PartitionKey, int] = {}
-    for topic, index, start, end in spans.partitions:
+    for key, index, start, end in spans.partitions:
         if end - start < HEADER_BYTES or data[start + MAGIC_POSITION] != MAGIC:
             continue
         attributes, producer_id, epoch, sequence = unpack_attributes_and_producer(data, start)
-        if attributes & TRANSACTIONAL_BIT:
+        topic = key.decode() if version < TOPIC_IDS_FROM else node.image.topic_name(key)
+        if attributes & TRANSACTIONAL_BIT and topic is not None:
             producers.add(ProducerEpoch(producer_id, epoch))
-            sequences[topic.decode(), index] = sequence
+            sequences[topic, index] = sequence
     if len(producers) > 1:
         error = ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "one request holds batches of more than one producer")
         then(dict.fromkeys(sequences, Verified(error)))

@@ -24,7 +24,15 @@ from tidelog.replication.produce import Errors, PendingProduce, StagedBatch
 from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.storage.types import AppendOrigin, LogAppendInfo
 from tidelog.wire.errors import ApiError, ErrorCode
-from tidelog.wire.produce import PartitionReply, ProduceSpans, decode_request, encode_response, encode_single
+from tidelog.wire.primitives import NO_UUID
+from tidelog.wire.produce import (
+    TOPIC_IDS_FROM,
+    PartitionReply,
+    ProduceSpans,
+    decode_request,
+    encode_response,
+    encode_single,
+)
 
 if TYPE_CHECKING:
     from tidelog.broker.handlers._verification import Verification
@@ -40,7 +48,7 @@ _INTERNAL_TOPICS: Final = frozenset(name.encode() for name in INTERNAL_TOPICS)
 
 
 Outcome = tuple[bytes, int, LogAppendInfo | PartitionReply]
-"""Topic, partition index, and what was staged there or the reply that is certain already."""
+"""Topic key, partition index, and what was staged there or the reply that is certain already."""
 Prepared = PreparedRecords | Refusal
 """The records that a worker thread prepared, or its error."""
 _Progress = tuple[list[Outcome], list[StagedBatch], Prepared | None]
@@ -134,6 +142,7 @@ def _append_all(  # noqa: C901 - one sequence of decisions on the hot path, wher
     access = node.access
     replica_manager = node.replica_manager
     traffic = replica_manager.traffic
+    topic_by_id = node.image.topic_by_id if version >= TOPIC_IDS_FROM else None
     now_ms = node.clock.wall_ms()
     view = memoryview(data)
     if progress is None:
@@ -144,14 +153,20 @@ def _append_all(  # noqa: C901 - one sequence of decisions on the hot path, wher
         outcomes, staged, prepared = progress
         partitions = partitions[len(outcomes) :]
     ends_at = node.slices.seconds() + SLICE_SECONDS if len(partitions) > 1 else None
-    for topic, index, start, end in partitions:
+    for key, index, start, end in partitions:
         if ends_at is not None and node.slices.seconds() > ends_at:
             go_on = partial(_append_all, node, slot, data, spans, version, correlation_id, verified)
             _go_on_after(node.slices.pause(), node, slot, go_on, outcomes, staged)
             return
-        partition = replica_manager.find_on_wire(topic, index)
+        topic = key
         guard = asked = None
         try:
+            if topic_by_id is not None:
+                named = topic_by_id(key)
+                if named is None:
+                    raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+                topic = named.wire_name
+            partition = replica_manager.find_on_wire(topic, index)
             if access is not None and not access.allows(
                 slot.connection.session, AclOperation.WRITE, AclResourceType.TOPIC, topic.decode()
             ):
@@ -160,8 +175,10 @@ def _append_all(  # noqa: C901 - one sequence of decisions on the hot path, wher
                 guard = _guard(verified, topic, index)
             if partition is None or start < 0 or topic in _INTERNAL_TOPICS or not -1 <= acks <= 1:
                 partition = _checked(node, topic.decode(), index, start, acks)
+            if topic_by_id is not None and partition.topic_id != key and partition.topic_id != NO_UUID:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)  # the log is of another topic, of the same name
             if not has_records(view, start, end, version, verified is not None):
-                outcomes.append((topic, index, PartitionReply(index, 0)))
+                outcomes.append((key, index, PartitionReply(index, 0)))
                 if traffic is not None:
                     traffic.count_unappended(topic, 0, 0)
                 continue
@@ -173,7 +190,7 @@ def _append_all(  # noqa: C901 - one sequence of decisions on the hot path, wher
                 info = partition.append_prepared(result, acks, now_ms, guard)
         except REFUSALS as error:
             refused = refusal_reply(error, index, replica_manager, asked)
-            outcomes.append((topic, index, refused))
+            outcomes.append((key, index, refused))
             if traffic is not None:
                 traffic.count_unappended(topic, refused[1], end - start)
             prepared = None
@@ -185,7 +202,7 @@ def _append_all(  # noqa: C901 - one sequence of decisions on the hot path, wher
             return
         if not partition.is_dirty:
             replica_manager.staged(partition)
-        outcomes.append((topic, index, info))
+        outcomes.append((key, index, info))
         staged.append((partition, info[1] + 1))
         if traffic is not None:
             appended = partition.appended

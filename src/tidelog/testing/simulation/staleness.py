@@ -32,7 +32,7 @@ from tidelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from tidelog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from tidelog.wire.messages.produce import ProduceRequest, ProduceResponse
+from tidelog.wire.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
 from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tidelog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -114,6 +114,13 @@ def _entry(broker: BrokerProcess, topic: str, index: int, producer_id: int) -> P
     return partition.log.producer_state.producers.get(producer_id)
 
 
+def _name_of(broker: BrokerProcess, topic: TopicProduceData) -> str:
+    """The name of a topic that has only its id in newer versions; empty if the broker does not know it."""
+    if topic.name or not broker.is_serving:
+        return topic.name
+    return broker.node.image.topic_name(topic.topic_id) or ""
+
+
 def _is_stale_produce(cluster: Simulation, broker: BrokerProcess, request: ProduceRequest) -> bool:
     if not request.acks:
         return False  # it is not answered
@@ -123,13 +130,14 @@ def _is_stale_produce(cluster: Simulation, broker: BrokerProcess, request: Produ
             if records is None or len(records) < HEADER_BYTES or records[MAGIC_POSITION] != MAGIC:
                 return False
             header = read_header(records)
-            entry = _entry(broker, topic.name, data.index, header.producer_id)
+            name = _name_of(broker, topic)
+            entry = _entry(broker, name, data.index, header.producer_id)
             if entry is None:
                 return False
             if header.producer_epoch >= entry.producer_epoch and not (
                 header.is_transactional
                 and entry.transaction_first_offset < 0
-                and _has_left(cluster, request.transactional_id or "", (topic.name, data.index))
+                and _has_left(cluster, request.transactional_id or "", (name, data.index))
             ):
                 return False
     return bool(request.topic_data)
@@ -157,7 +165,7 @@ def offset_of_repeated(broker: BrokerProcess, request: ProduceRequest) -> int | 
         return None
     (data,) = topic.partition_data
     records = data.records
-    partition = broker.find_partition(topic.name, data.index)
+    partition = broker.find_partition(_name_of(broker, topic), data.index)
     if records is None or len(records) < HEADER_BYTES or partition is None or not partition.is_leader:
         return None
     wanted = read_header(records)

@@ -16,11 +16,13 @@ What the versions changed:
     9   first flexible version
     10  the response names the current leader and its endpoint (KIP-951)
     11  errors that only abort the transaction are returned as TRANSACTION_ABORTABLE (KIP-890)
+    12  the broker adds the partitions to the transaction (KIP-890)
+    13  topic ids instead of names (KIP-516); UNKNOWN_TOPIC_ID
 """
 
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.primitives import Buffer
-from tidelog.wire.schema import Message, Struct, array, int16, int32, int64, record_batches, string, struct
+from tidelog.wire.schema import Message, Struct, array, int16, int32, int64, record_batches, string, struct, uuid
 
 
 class PartitionProduceData(Struct):
@@ -29,11 +31,12 @@ class PartitionProduceData(Struct):
 
 
 class TopicProduceData(Struct):
-    name: str = string()
+    name: str = string(until=12)
+    topic_id: bytes = uuid(since=13)
     partition_data: list[PartitionProduceData] = array(PartitionProduceData)
 
 
-class ProduceRequest(Message, api_key=ApiKey.PRODUCE, versions=(0, 11), flexible_from=9):
+class ProduceRequest(Message, api_key=ApiKey.PRODUCE, versions=(0, 13), flexible_from=9):
     transactional_id: str | None = string(None, since=3, null_since=3)
     acks: int = int16()  # -1: when all in-sync replicas have it, 0: no response, 1: when the leader has it
     timeout_ms: int = int32()
@@ -63,7 +66,8 @@ class PartitionProduceResponse(Struct):
 
 
 class TopicProduceResponse(Struct):
-    name: str = string()
+    name: str = string(until=12)
+    topic_id: bytes = uuid(since=13)
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
 
 
@@ -74,7 +78,7 @@ class NodeEndpoint(Struct):
     rack: str | None = string(None, null_since=0)
 
 
-class ProduceResponse(Message, api_key=ApiKey.PRODUCE, versions=(0, 11), flexible_from=9):
+class ProduceResponse(Message, api_key=ApiKey.PRODUCE, versions=(0, 13), flexible_from=9):
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = int32(since=1)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=10, tag=0)

@@ -4,7 +4,7 @@ A frame is a list of pieces, small ones of ours and the batches between them, so
 `tidelog.wire.messages.produce` declares the message; a test holds the two together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from struct import Struct
 
 from tidelog.client.aio.producer.batch import ProducerBatch
@@ -14,6 +14,8 @@ from tidelog.wire.primitives import Buffer, encode_string, encode_uvarint
 VERSION_MIN = 3
 """The first version with batches of magic 2; brokers before 0.11 are not supported."""
 
+TOPIC_IDS_FROM = 13
+"""The first version that names topics by their ids."""
 _FLEXIBLE_FROM = 9
 _pack_start = Struct(">ihhi").pack
 _pack_acks_timeout = Struct(">hi").pack
@@ -29,14 +31,18 @@ def produce_frame(
     acks: int,
     timeout_ms: int,
     batches: Sequence[ProducerBatch],
+    topic_ids: Mapping[str, bytes] | None = None,
 ) -> list[Buffer]:
-    """The frame of one request, length first."""
+    """The frame of one request, length first. `topic_ids` are those of the topics, in versions that have them."""
     topics: dict[str, list[ProducerBatch]] = {}
     for batch in batches:
         topics.setdefault(batch.topic, []).append(batch)
     is_flexible = version >= _FLEXIBLE_FROM
-    write = _flexible if is_flexible else _classic
-    parts: list[Buffer] = write(transactional_id, acks, timeout_ms, topics)
+    parts = (
+        _flexible(transactional_id, acks, timeout_ms, topics, topic_ids)
+        if is_flexible
+        else _classic(transactional_id, acks, timeout_ms, topics)
+    )
     head = encode_string(client_id) + (b"\0" if is_flexible else b"")
     length = 8 + len(head) + sum([len(part) for part in parts])
     parts[0] = _pack_start(length, ApiKey.PRODUCE, version, correlation_id) + head + parts[0]
@@ -44,13 +50,17 @@ def produce_frame(
 
 
 def _flexible(
-    transactional_id: str | None, acks: int, timeout_ms: int, topics: dict[str, list[ProducerBatch]]
+    transactional_id: str | None,
+    acks: int,
+    timeout_ms: int,
+    topics: dict[str, list[ProducerBatch]],
+    topic_ids: Mapping[str, bytes] | None,
 ) -> list[Buffer]:
     parts: list[Buffer] = []
     small = bytearray(_compact_string(transactional_id))
     small += _pack_acks_timeout(acks, timeout_ms) + encode_uvarint(len(topics) + 1)
     for topic, batches in topics.items():
-        small += _compact_string(topic) + encode_uvarint(len(batches) + 1)
+        small += (_compact_string(topic) if topic_ids is None else topic_ids[topic]) + encode_uvarint(len(batches) + 1)
         for batch in batches:
             small += _pack_int(batch.partition) + encode_uvarint(batch.encoded_bytes + 1)
             parts += (bytes(small), batch.encoded())

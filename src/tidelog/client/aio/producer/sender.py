@@ -9,7 +9,7 @@ Results are reported (`_report_outcomes`) after the lock is released, because ca
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from tidelog.client.aio.connection import BrokerConnection
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.producer.accumulator import NEVER, Accumulator
 from tidelog.client.aio.producer.batch import ProducerBatch, RecordsRefusedError
-from tidelog.client.aio.producer.frames import VERSION_MIN, produce_frame
+from tidelog.client.aio.producer.frames import TOPIC_IDS_FROM, VERSION_MIN, produce_frame
 from tidelog.client.aio.producer.sequences import ProducerIdentity, SequenceTracker
 from tidelog.client.aio.producer.settings import ProducerSettings
 from tidelog.client.aio.producer.transactions import Transactions
@@ -30,10 +30,13 @@ from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.wire.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
+from tidelog.wire.primitives import NO_UUID
 
 _log = logging.getLogger("tidelog.client.producer")
 
 _LONGEST_SLEEP_MS: Final = 10_000
+_WITHOUT_ADDING: Final = 11
+"""The newest version of a Produce that does not add its partitions to the transaction."""
 
 # A batch refused with one of these may be in the log all the same.
 _MAYBE_STORED: Final = frozenset(
@@ -191,7 +194,7 @@ class Sender:
     def _send(self, connection: BrokerConnection, batches: Sequence[ProducerBatch], now_ms: int) -> None:
         settings = self._settings
         try:
-            version = connection.version_of(ProduceRequest)
+            version, topic_ids = self._version_and_ids(connection, batches)
             if version < VERSION_MIN:
                 raise UnsupportedByBroker(
                     f"the broker at {connection.address} does not support record batches of magic 2"
@@ -205,6 +208,7 @@ class Sender:
                 settings.acks,
                 settings.request_timeout_ms,
                 batches,
+                topic_ids,
             )
             if settings.acks == 0:
                 connection.send_frame_without_reply(frame)
@@ -221,7 +225,20 @@ class Sender:
             return
         for batch in batches:
             self._in_flight[batch] = None
-        future.add_done_callback(lambda done: self._answered(batches, done))
+        future.add_done_callback(lambda done: self._answered(batches, topic_ids, done))
+
+    def _version_and_ids(
+        self, connection: BrokerConnection, batches: Sequence[ProducerBatch]
+    ) -> tuple[int, dict[str, bytes] | None]:
+        """The version of the request, and the ids of its topics if it has them."""
+        version = connection.version_of(ProduceRequest)
+        if self.transactions is not None:
+            version = min(version, _WITHOUT_ADDING)
+        if version < TOPIC_IDS_FROM:
+            return version, None
+        topic_id = self._client.metadata.topic_id
+        topic_ids = {batch.topic: topic_id(batch.topic) for batch in batches}
+        return (TOPIC_IDS_FROM - 1, None) if NO_UUID in topic_ids.values() else (version, topic_ids)
 
     def _unsent(self, batches: Sequence[ProducerBatch], error: ClientError, now_ms: int) -> None:
         """Nothing was written: a connection just lost counts as such, all else is final."""
@@ -233,7 +250,12 @@ class Sender:
             else:
                 self._give_up(batch, error, ErrorCode.UNSUPPORTED_VERSION)
 
-    def _answered(self, batches: Sequence[ProducerBatch], future: "asyncio.Future[ProduceResponse]") -> None:
+    def _answered(
+        self,
+        batches: Sequence[ProducerBatch],
+        topic_ids: Mapping[str, bytes] | None,
+        future: "asyncio.Future[ProduceResponse]",
+    ) -> None:
         now_ms = self._client.now_ms()
         error = None if future.cancelled() else future.exception()
         with self._lock:
@@ -245,18 +267,29 @@ class Sender:
                     self._settle(batch, lost, (), now_ms)
                 self._client.request_refresh()
             else:
-                self._settle_all(batches, future.result(), now_ms)
+                self._settle_all(batches, topic_ids, future.result(), now_ms)
         self._report_outcomes()
         self.wake()
 
-    def _settle_all(self, batches: Sequence[ProducerBatch], reply: ProduceResponse, now_ms: int) -> None:
+    def _settle_all(
+        self,
+        batches: Sequence[ProducerBatch],
+        topic_ids: Mapping[str, bytes] | None,
+        reply: ProduceResponse,
+        now_ms: int,
+    ) -> None:
         nodes = [BrokerNode(each.node_id, each.host, each.port, each.rack) for each in reply.node_endpoints]
         if len(batches) == 1:
             self._settle(batches[0], reply.responses[0].partition_responses[0], nodes, now_ms)
             return
-        responses = {(topic.name, each.index): each for topic in reply.responses for each in topic.partition_responses}
+        responses = {
+            (topic.name if topic_ids is None else topic.topic_id, each.index): each
+            for topic in reply.responses
+            for each in topic.partition_responses
+        }
         for batch in batches:
-            self._settle(batch, responses[batch.topic, batch.partition], nodes, now_ms)
+            topic_key = batch.topic if topic_ids is None else topic_ids[batch.topic]
+            self._settle(batch, responses[topic_key, batch.partition], nodes, now_ms)
 
     # Answers.
 

@@ -4,9 +4,10 @@ import pytest
 
 from tests.unit.client.aio.producer.parts import Bench
 from tidelog.client.aio.producer.batch import ProducerBatch
-from tidelog.client.aio.producer.frames import VERSION_MIN, produce_frame
+from tidelog.client.aio.producer.frames import TOPIC_IDS_FROM, VERSION_MIN, produce_frame
 from tidelog.wire.frames import encode_request
 from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidelog.wire.primitives import NO_UUID
 
 
 def batches_of(*places: tuple[str, int]) -> list[ProducerBatch]:
@@ -23,7 +24,9 @@ def batches_of(*places: tuple[str, int]) -> list[ProducerBatch]:
 @pytest.mark.parametrize("transactional_id", [None, "ïd"])
 def test_a_frame_is_the_declared_message(version: int, transactional_id: str | None) -> None:
     batches = batches_of(("one", 0), ("two", 3), ("one", 1))
-    frame = b"".join(bytes(part) for part in produce_frame(version, 9, "client", transactional_id, -1, 3000, batches))
+    topic_ids = {"one": bytes(range(16)), "two": bytes(range(100, 116))} if version >= TOPIC_IDS_FROM else None
+    parts = produce_frame(version, 9, "client", transactional_id, -1, 3000, batches, topic_ids)
+    frame = b"".join(bytes(part) for part in parts)
     request = ProduceRequest(
         transactional_id=transactional_id,
         acks=-1,
@@ -31,6 +34,7 @@ def test_a_frame_is_the_declared_message(version: int, transactional_id: str | N
         topic_data=[
             TopicProduceData(
                 name=name,
+                topic_id=(topic_ids or {}).get(name, NO_UUID),
                 partition_data=[
                     PartitionProduceData(index=batch.partition, records=bytes(batch.encoded()))
                     for batch in batches
