@@ -26,6 +26,7 @@ from tidelog.spark.pipeline import (
     Pipeline,
     RetryLadder,
     batch_step,
+    expect,
     fail_when,
     pack_avro,
     pack_json,
@@ -82,6 +83,7 @@ BEFORE: dict[Any, list[Any]] = {
     "ParseJson": [parse_json("name string, data string")],
     "ParseDebezium": [parse_debezium("name string", key="id long")],
     "FailWhen": [fail_when("value is null", "no value")],
+    "Expect": [expect("cast(value AS string) > 'a'", on_failure="dead_letter")],
     "ParseSchema": [
         parse_avro(SCHEMAS[AVRO]),
         parse_json_schema(SCHEMAS[JSON_SCHEMA]),

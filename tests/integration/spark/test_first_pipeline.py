@@ -1,4 +1,4 @@
-"""The section "Your first pipeline" of docs/pipelines.md, word for word: files written, commands run, outputs compared.
+"""The page docs/pipelines/first-pipeline.md, word for word: files written, commands run, outputs compared.
 
 Only the registry's address is another. Commands run with this environment's programs, so `pip install` finds everything
 installed, or fails where an extra is missing.
@@ -13,35 +13,37 @@ from pathlib import Path
 import pytest
 
 from tests.integration.real_registry import real_registry
+from tests.integration.spark.pipeline_pages import blocks_of
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
-PAGE = Path(__file__).parents[3] / "docs" / "pipelines.md"
 REGISTRY = "http://localhost:8081"
 
 
-def section(title: str) -> list[tuple[str, str]]:
-    """The code blocks of a section, each with its language."""
-    text = PAGE.read_text(encoding="utf-8")
-    part = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
-    assert part is not None
-    return re.findall(r"```(\w+)\n(.*?)```", part[1], re.DOTALL)
+def test_a_new_pipeline_and_its_test_run_as_they_are_written(broker: Broker, tmp_path: Path) -> None:
+    """All but `--watch`, which does not end; `test_pipeline_new` has it."""
+    assert _run_all("Your first pipeline", tmp_path, broker, "") == 1
 
 
 def test_the_page_does_what_it_says(broker: Broker, tmp_path: Path) -> None:
-    blocks = section("Your first pipeline")
     with real_registry(broker.bootstrap_servers) as url:
-        printed = ""
-        for language, block in blocks:
-            if language == "python":
-                _write(tmp_path, block.replace(REGISTRY, url))
-            elif language == "sh":
-                printed = "".join(_run(line, tmp_path, broker) for line in block.splitlines())
-            else:
-                pattern = re.escape(block.strip()).replace("…", ".*")
-                assert re.fullmatch(pattern, printed.strip(), re.DOTALL), printed
-    assert [language for language, _ in blocks].count("text") == 3
+        assert _run_all("From Avro to Iceberg", tmp_path, broker, url) == 3
+
+
+def _run_all(section: str, directory: Path, broker: Broker, registry: str) -> int:
+    """Run the commands of a section. Returns how many outputs were compared."""
+    printed, compared = "", 0
+    for _, _, language, block in blocks_of(section):
+        if language == "python":
+            _write(directory, block.replace(REGISTRY, registry))
+        elif language == "sh":
+            printed = "".join(_run(line, directory, broker) for line in block.splitlines() if "--watch" not in line)
+        else:
+            pattern = re.escape(block.strip()).replace("…", ".*")
+            assert re.fullmatch(pattern, printed.strip(), re.DOTALL), printed
+            compared += 1
+    return compared
 
 
 def _write(directory: Path, code: str) -> None:

@@ -1,4 +1,4 @@
-"""The examples of docs/pipelines.md, taken from the page word for word and run against a broker."""
+"""The examples of docs/pipelines/, taken from the pages word for word and run against a broker."""
 
 import json
 import re
@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from tests.integration.spark.pipeline_pages import blocks_of
 from tests.integration.spark.pipeline_support import committed, forget_last_commit, wait_for
 from tidelog.client import Admin, NewTopic, Producer
 from tidelog.client.retry.headers import decode
@@ -33,20 +34,15 @@ from tidelog.testing.registry import SchemaRegistryServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(300)]
 
-PAGE = Path(__file__).parents[3] / "docs" / "pipelines.md"
-
 
 @pytest.fixture
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pipeline]:
-    """The pipeline that a section of the page defines; texts of the page may be replaced, such as a port."""
+    """The pipeline that a section of the pages defines; texts of the page may be replaced, such as a port."""
     monkeypatch.setenv("TIDELOG_CHECKPOINTS", str(tmp_path / "checkpoints"))
 
     def load(section: str, number: int = 0, **replaced: str) -> Pipeline:
-        text = PAGE.read_text(encoding="utf-8")
-        part = re.search(rf"^##+ {re.escape(section)}\n(.*?)(?=^##+ |\Z)", text, re.MULTILINE | re.DOTALL)
-        assert part is not None, f"docs/pipelines.md has no section {section!r}"
-        blocks = re.findall(r"```python\n(.*?)```", part[1], re.DOTALL)
-        code = [block for block in blocks if "Pipeline(" in block][number]
+        found = [each.code for each in blocks_of(section) if each.language == "python"]
+        code = [each for each in found if "Pipeline(" in each][number]
         for old, new in replaced.items():
             assert old in code
             code = code.replace(old, new)

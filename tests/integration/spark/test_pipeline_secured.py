@@ -114,7 +114,7 @@ class Secured:
 
 @contextmanager
 def secured_broker(home: Path) -> Iterator[Secured]:
-    """A broker on which the principal `orders` may do what docs/pipelines.md says that a pipeline needs."""
+    """A broker on which the principal `orders` may do what docs/pipelines/operating.md says that a pipeline needs."""
     certificates = make_certificates(home)
     settings = {
         "ssl.client.auth": "requested",

@@ -37,7 +37,7 @@ SCHEMAS: dict[str, Any] = {
     JSON_SCHEMA: {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Pair", **PROPERTIES},
     PROTOBUF: 'syntax = "proto3"; message Pair { string name = 1; string data = 2; }',
 }
-BY_SPARK = {steps.ParseJson, steps.PackJson, steps.ParseDebezium, steps.FailWhen}
+BY_SPARK = {steps.ParseJson, steps.PackJson, steps.ParseDebezium, steps.FailWhen, steps.Expect}
 """Steps that Spark computes itself."""
 
 

@@ -8,6 +8,7 @@ from tidelog.cli.pipeline import (
     compact,
     describe,
     list_,
+    new,
     package,
     plan,
     publish,
@@ -20,7 +21,10 @@ from tidelog.cli.pipeline import (
 
 def register(application: typer.Typer) -> None:
     """Add the noun and its verbs."""
-    pipeline = noun(application, "pipeline", "Check, plan and run Spark pipelines, and send their dead letters back.")
+    pipeline = noun(
+        application, "pipeline", "Write, check, plan and run Spark pipelines, and send their dead letters back."
+    )
+    verb(pipeline, "new", new.new, new.EXAMPLE)
     verb(pipeline, "run", run.run, run.EXAMPLE)
     verb(pipeline, "status", status.status, status.EXAMPLE)
     verb(pipeline, "plan", plan.plan, plan.EXAMPLE)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from tidelog.cli.pipeline._files import (
 )
 from tidelog.cli.pipeline._spark_log import log_file, query_errors_into, stderr_into
 from tidelog.cli.pipeline._views import JsonView, LineView, LiveView, View
+from tidelog.cli.pipeline._watching import Watch
 from tidelog.spark.pipeline.checks.cluster import check_cluster
 from tidelog.spark.pipeline.checks.definition import Problem, check
 from tidelog.spark.pipeline.checks.survey import survey
@@ -110,6 +112,10 @@ def run(
     status: Annotated[
         bool, typer.Option("--status/--no-status", help="Write the status for `tidelog pipeline status`.")
     ] = True,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Start again when a file beside the pipelines changes; for your own machine."),
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show Spark's log and full error messages.")] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
@@ -127,6 +133,8 @@ def run(
         raise typer.BadParameter("choose one of --once, --continuous and --drain")
     if checkpoint is not None and len(files) > 1:
         raise typer.BadParameter("--checkpoint is for one pipeline")
+    if watch:
+        raise typer.Exit(_watched(files))
     pipelines = _all_checked(files, partial(_checked, checkpoint, conf or [], bootstrap_server, command_config))
     _refuse_equal_names(pipelines)
     for pipeline in pipelines:
@@ -154,6 +162,19 @@ def run(
         openlineage_url=openlineage_url,
     )
     raise typer.Exit(_run_with_log(asked, view, verbose=verbose))
+
+
+def _watched(files: Sequence[str]) -> int:
+    """Run the same command without --watch, again with every change of its files."""
+    tidelog = [sys.executable, "-m", "tidelog"]
+    words = [word for word in sys.argv[1:] if word != "--watch"]
+
+    def is_sound() -> bool:
+        validate = [*tidelog, "pipeline", "validate", "--offline", "--no-plan"]
+        codes = [subprocess.run([*validate, file], stdout=subprocess.DEVNULL, check=False).returncode for file in files]
+        return not any(codes)
+
+    return Watch([*tidelog, *words], files, is_sound).run()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What cannot be together in a pipeline, as one table: checks, the start and the page `docs/pipelines.md` read it.
+"""What cannot be together in a pipeline, as one table: checks, the start and `docs/pipelines/state.md` read it.
 
 A `Trait` is something that a pipeline has or is asked for; a `Refusal` is a set of them and the reason. Traits of a
 definition are found here. That a step keeps state is seen in Spark's plan (`checks.state`); that the pipeline is to run
@@ -198,7 +198,7 @@ def why_engine(pipeline: Pipeline, sinks: Sequence[Sink], *, is_computed: bool) 
 
 
 def refusals_table() -> str:
-    """The table of `docs/pipelines.md`."""
+    """The table of `docs/pipelines/state.md`."""
     names = {f"{{{trait.name}}}": trait.value for trait in Trait}
     lines = ["| not together | because |", "|---|---|"]
     for each in REFUSALS:

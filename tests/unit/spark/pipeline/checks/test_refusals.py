@@ -8,7 +8,7 @@ import pytest
 from tidelog.spark.pipeline import DeadLetters, Pipeline, RetryLadder, delta, parquet, refreshed, row_step, topic
 from tidelog.spark.pipeline.checks.refusals import REFUSALS, Refusal, Trait, refusals_table, refused, traits_of
 
-PAGE = Path(__file__).parents[5] / "docs" / "pipelines.md"
+PAGE = Path(__file__).parents[5] / "docs" / "pipelines" / "state.md"
 
 
 @row_step("n long")

@@ -30,7 +30,9 @@ def test_a_mistake_in_the_definition_ends_the_pipeline_and_other_failures_do_not
 
     batch: Any = SimpleNamespace()
     session: Any = None
-    computation: Any = SimpleNamespace(table_opener=lambda: None, for_tables=lambda rows: rows, ladder=None)
+    computation: Any = SimpleNamespace(
+        table_opener=lambda: None, for_tables=lambda rows: rows, ladder=None, pipeline=SimpleNamespace(steps=())
+    )
     engine = BatchEngine(computation, [each_batch(write)], session, is_computed=True)
     with pytest.raises(BatchFailed) as failed:
         engine.process(batch, 0)
