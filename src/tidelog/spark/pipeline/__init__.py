@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         parquet,
         refreshed,
         spark_format,
+        sql_table,
         topic,
     )
     from tidelog.spark.pipeline.definition.pipeline import PipelineError
@@ -79,6 +80,7 @@ __all__ = [
     "refreshed",
     "row_step",
     "spark_format",
+    "sql_table",
     "topic",
 ]
 
@@ -113,6 +115,7 @@ _HOMES = {
     "refreshed": "definition.endpoints",
     "row_step": "applying.steps",
     "spark_format": "definition.endpoints",
+    "sql_table": "definition.endpoints",
     "topic": "definition.endpoints",
 }
 
