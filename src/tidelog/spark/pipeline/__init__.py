@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         parquet,
         refreshed,
         spark_format,
+        sql_table,
         topic,
     )
     from tidelog.spark.pipeline.definition.pipeline import PipelineError
@@ -81,6 +82,7 @@ __all__ = [
     "refreshed",
     "row_step",
     "spark_format",
+    "sql_table",
     "topic",
 ]
 
@@ -116,6 +118,7 @@ _HOMES = {
     "refreshed": "definition.endpoints",
     "row_step": "applying.steps",
     "spark_format": "definition.endpoints",
+    "sql_table": "definition.endpoints",
     "topic": "definition.endpoints",
 }
 

@@ -29,6 +29,7 @@ from tidelog.spark.pipeline.definition.endpoints import (
     Files,
     Iceberg,
     Refreshed,
+    SqlTable,
     Topic,
     table_source,
 )
@@ -118,14 +119,14 @@ def _source_topics(source: Topic) -> Problems:
 
 def _sinks(pipeline: Pipeline) -> Problems:
     if not pipeline.sinks:
-        yield Problem("sink", "no sink is given: use topic(…), delta(…), iceberg(…), spark_format(…) or each_batch(…)")
+        yield Problem("sink", "no sink is given: use topic(…), delta(…), iceberg(…), sql_table(…) or each_batch(…)")
     for sink in pipeline.sinks:
         if isinstance(sink, Topic):
             yield from _sink_topic(pipeline, sink)
         elif isinstance(sink, EachBatch):
             if not callable(sink.function):
                 yield Problem("sink", f"each_batch({sink.function!r}): it must be a function (rows, batch_id)")
-        elif isinstance(sink, Delta | Iceberg | Changes):
+        elif isinstance(sink, Delta | Iceberg | SqlTable | Changes):
             yield from (Problem("sink", sentence) for sentence in lake_problems(sink))
         elif not isinstance(sink, Files):
             yield Problem("sink", f"{sink!r} is not a sink: use topic(…), delta(…), iceberg(…) or each_batch(…)")
@@ -388,10 +389,17 @@ def _libraries(pipeline: Pipeline) -> Problems:
         "tables": [table_source(each) for each in pipeline.tables.values()],
     }
     for setting, named in places.items():
-        kinds = {type(each.table if isinstance(each, Changes) else each) for each in named}
+        kinds = {type(_table_of(each)) for each in named}
         for kind, (function, library, extra) in _TABLE_LIBRARIES.items():
             if kind in kinds and find_spec(library) is None:
                 yield Problem(setting, f"{function}(…) needs the library {library}: pip install 'tidelog[{extra}]'")
+        urls = [each.url for each in map(_table_of, named) if isinstance(each, SqlTable)]
+        if any(url.startswith("postgres") for url in urls) and find_spec("psycopg") is None:
+            yield Problem(setting, "sql_table('postgresql://…') needs psycopg: pip install 'tidelog[postgresql]'")
+
+
+def _table_of(place: object) -> object:
+    return place.table if isinstance(place, Changes) else place
 
 
 def _client_settings(pipeline: Pipeline) -> Problems:

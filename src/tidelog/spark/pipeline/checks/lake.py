@@ -4,21 +4,25 @@ from collections.abc import Iterator
 from typing import Final
 
 from tidelog.client.durations import Duration, DurationError, milliseconds
-from tidelog.spark.pipeline.definition.endpoints import HISTORY, LATEST, Changes, Delta, Iceberg, Maintenance
+from tidelog.spark.pipeline.definition.endpoints import HISTORY, LATEST, Changes, Delta, Iceberg, Maintenance, SqlTable
+from tidelog.spark.pipeline.definition.pipeline import PipelineError
+from tidelog.spark.pipeline.lake.sql_dialects import dialect_of
 from tidelog.spark.pipeline.lake.storage import NAMES, is_remote
 
 _SAFE_MS: Final = 3_600_000
 
 
-def lake_problems(sink: Delta | Iceberg | Changes) -> Iterator[str]:
+def lake_problems(sink: Delta | Iceberg | SqlTable | Changes) -> Iterator[str]:
     """A sentence for each mistake."""
     if isinstance(sink, Changes):
-        if not isinstance(sink.table, Delta | Iceberg):
-            yield f"merge_changes({sink.table!r}, …): the table must be delta(…) or iceberg(…)"
+        if not isinstance(sink.table, Delta | Iceberg | SqlTable):
+            yield f"merge_changes({sink.table!r}, …): the table must be delta(…), iceberg(…) or sql_table(…)"
             return
         if not sink.key:
             yield f"{sink} needs the columns of the key: key='id'"
         yield from _history(sink)
+        if isinstance(sink.table, SqlTable) and sink.table.key:
+            yield f"{sink}: merge_changes has the key: leave it out of sql_table(…)"
         yield from _table(sink.table)
     else:
         yield from _table(sink)
@@ -45,7 +49,22 @@ def _history(sink: Changes) -> Iterator[str]:
             yield f"{sink}: track has {name!r}, which is part of the key or the order of changes"
 
 
-def _table(table: Delta | Iceberg) -> Iterator[str]:
+def _sql(table: SqlTable) -> Iterator[str]:
+    try:
+        dialect = dialect_of(table.url)
+    except PipelineError as error:
+        yield f"sql_table({table.table!r}, …): {error}"
+        return
+    if not all(table.table.split(".")) or (dialect.name == "sqlite" and "." in table.table):
+        yield f"{table}: the name of a table, in PostgreSQL with its schema before it if need be: shop.orders"
+    if dialect.name == "sqlite" and not table.url.removeprefix("sqlite:///"):
+        yield f"{table}: a database of SQLite is a file: sqlite:////path/to/file"
+
+
+def _table(table: Delta | Iceberg | SqlTable) -> Iterator[str]:
+    if isinstance(table, SqlTable):
+        yield from _sql(table)
+        return
     if table.compact_every is not None:
         yield from _duration(table, "compact_every", table.compact_every)
     if table.maintain is not None:

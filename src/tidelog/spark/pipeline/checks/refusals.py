@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from tidelog.spark.pipeline.definition.endpoints import Delta, Files, Iceberg, Refreshed, Sink, Topic
+from tidelog.spark.pipeline.definition.endpoints import Delta, Files, Iceberg, Refreshed, Sink, SqlTable, Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
 from tidelog.spark.pipeline.definition.policy import RetryLadder
 from tidelog.spark.pipeline.definition.steps import BatchStep, Expect, RowStep, has_limits, name_of
@@ -157,7 +157,7 @@ def _traits(pipeline: Pipeline) -> Iterator[tuple[Trait, str]]:
             yield Trait.OTHER_SINK, str(sink)
         if isinstance(sink, Files):
             yield Trait.FILES, str(sink)
-        if isinstance(sink, Delta | Iceberg):
+        if isinstance(sink, Delta | Iceberg) or (isinstance(sink, SqlTable) and not sink.key):
             yield Trait.TABLE, str(sink)
     if pipeline.output_mode != "append":
         yield Trait.UPDATES, pipeline.output_mode

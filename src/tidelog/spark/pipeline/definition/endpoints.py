@@ -118,10 +118,25 @@ class Iceberg:
 
 
 @dataclass(frozen=True, slots=True)
+class SqlTable:
+    """A table of a relational database, PostgreSQL or SQLite."""
+
+    table: str
+    url: str = field(repr=False)
+    """It may have a password in it."""
+    key: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    merge_schema: bool = False
+
+    def __str__(self) -> str:
+        return f"table {self.table} in {self.url.partition(':')[0]}"
+
+
+@dataclass(frozen=True, slots=True)
 class Changes:
     """Rows that are changes of a table's rows: the last of each key is merged into it, or all are kept as versions."""
 
-    table: Delta | Iceberg
+    table: Delta | Iceberg | SqlTable
     key: tuple[str, ...]
     order_by: str
     operation: str
@@ -160,7 +175,7 @@ class Refreshed:
 
 Table = Delta | Iceberg
 Source = Topic | Files | Delta | Iceberg
-Sink = Topic | Files | Delta | Iceberg | Changes | EachBatch
+Sink = Topic | Files | Delta | Iceberg | SqlTable | Changes | EachBatch
 
 
 def topic(
@@ -270,8 +285,24 @@ def iceberg(
     )
 
 
+def sql_table(
+    table: str,
+    *,
+    url: str,
+    key: str | Sequence[str] = (),
+    columns: str | Sequence[str] = (),
+    merge_schema: bool = False,
+) -> SqlTable:
+    """A table of PostgreSQL (`postgresql://user@host/database`) or SQLite (`sqlite:////path/to/file`).
+
+    Rows are appended, or, with `key`, inserted or updated. The first batch creates the table if it is missing. The
+    number of a batch is written in the transaction of its rows, to the table `tidelog_batches`.
+    """
+    return SqlTable(table, url, _names(key), _names(columns), merge_schema)
+
+
 def merge_changes(
-    table: Delta | Iceberg,
+    table: Delta | Iceberg | SqlTable,
     *,
     key: str | Sequence[str],
     order_by: str,

@@ -1,4 +1,4 @@
-"""Tables of a lakehouse, Delta Lake and Iceberg, without a jar: appended to, merged into, compacted and read.
+"""Tables: Delta Lake and Iceberg without a jar, and those of databases. Appended to, merged into, kept in order, read.
 
     storage       where a table lies: local directories and object stores, one set of settings for three libraries
     batches       which batch of a query a table has, and what to do with one that comes again
@@ -9,6 +9,8 @@
     iceberg_upkeep  what an Iceberg table no longer needs
     changes       rows that are changes: the last of each key
     history       rows that are changes: every version of each key
+    sql           tables of relational databases
+    sql_dialects  PostgreSQL and SQLite
     tables        the table that an endpoint of a pipeline describes, and what writes a batch into it
 
 Executors write data files; the driver makes them part of the table in one commit that also has the batch's number.

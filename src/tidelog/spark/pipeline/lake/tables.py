@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pyspark.errors import AnalysisException
 
 from tidelog.client.durations import milliseconds
-from tidelog.spark.pipeline.definition.endpoints import HISTORY, Changes, Delta, Iceberg, Maintenance
+from tidelog.spark.pipeline.definition.endpoints import HISTORY, Changes, Delta, Iceberg, Maintenance, SqlTable
 from tidelog.spark.pipeline.definition.pipeline import PipelineError
 from tidelog.spark.pipeline.lake.batches import PLAN_DIGITS, Batch, Committed
 from tidelog.spark.pipeline.lake.changes import KeyedChanges, keyed, last_changes, marked_changes
 from tidelog.spark.pipeline.lake.delta import DeltaLake
 from tidelog.spark.pipeline.lake.history import History
 from tidelog.spark.pipeline.lake.iceberg import IcebergTable
+from tidelog.spark.pipeline.lake.sql import SqlTarget
 from tidelog.spark.sink.checkpoint import plan_in_jvm
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger("tidelog.pipeline")
 
 
-class LakeTable(Protocol):
-    """A table of a lakehouse, on the driver. `append` and `merge` write a batch once, however often they are called."""
+class Target(Protocol):
+    """A table, on the driver. `append`, `merge` and `keep` write a batch once, however often they are called."""
 
     name: str
 
@@ -39,6 +40,13 @@ class LakeTable(Protocol):
     def keep(self, rows: "DataFrame", batch: Batch, history: History) -> bool:
         """Merge a batch of changes into a table of all versions; False if the table has it."""
 
+    def committed(self, application: str) -> Committed | None:
+        """The last batch of a query that the table has."""
+
+
+class LakeTable(Target, Protocol):
+    """A table of a lakehouse."""
+
     def compact(self, target_bytes: int | None = None) -> dict[str, int]:
         """Join small files into larger ones; how many files were replaced by how many."""
 
@@ -47,9 +55,6 @@ class LakeTable(Protocol):
 
     def remove_orphans(self, after_ms: int, now_ms: int) -> int:
         """Delete files that no version of the table has once they are older than `after_ms`; how many there were."""
-
-    def committed(self, application: str) -> Committed | None:
-        """The last batch of a query that the table has."""
 
     def read(self) -> "pa.Table":
         """The rows of the table as it is now."""
@@ -65,11 +70,18 @@ def read_table(spark: "SparkSession", source: Delta | Iceberg) -> "DataFrame":
     return spark.createDataFrame(open_table(source).read())
 
 
-def table_writer(sink: Delta | Iceberg | Changes, query_id: Callable[[], str]) -> "Callable[[DataFrame, int], None]":
+def open_target(endpoint: Delta | Iceberg | SqlTable) -> Target:
+    """The table that a sink writes."""
+    return SqlTarget(endpoint) if isinstance(endpoint, SqlTable) else open_table(endpoint)
+
+
+def table_writer(
+    sink: Delta | Iceberg | SqlTable | Changes, query_id: Callable[[], str]
+) -> "Callable[[DataFrame, int], None]":
     """A function for `foreachBatch`."""
     endpoint = sink.table if isinstance(sink, Changes) else sink
-    table = open_table(endpoint)
-    upkeep = None if endpoint.maintenance is None else Upkeep(table, endpoint.maintenance)
+    table = open_target(endpoint)
+    upkeep = None if isinstance(endpoint, SqlTable) else upkeep_of(endpoint)
 
     def write(rows: "DataFrame", batch_id: int) -> None:
         plan = plan_in_jvm(rows, query_id(), batch_id)
@@ -118,6 +130,11 @@ def put_in_order(table: LakeTable, rule: Maintenance, now_ms: int) -> dict[str, 
     if rule.orphans_after is not None:
         done["orphans"] = table.remove_orphans(milliseconds(rule.orphans_after), now_ms)
     return done
+
+
+def upkeep_of(endpoint: Delta | Iceberg) -> "Upkeep | None":
+    """What keeps a table in order beside a running query."""
+    return None if endpoint.maintenance is None else Upkeep(open_table(endpoint), endpoint.maintenance)
 
 
 class Upkeep:

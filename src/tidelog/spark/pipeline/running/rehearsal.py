@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.spark.internals import check_streaming
 from tidelog.spark.pipeline.checks.definition import Problem
-from tidelog.spark.pipeline.definition.endpoints import Delta, Iceberg
+from tidelog.spark.pipeline.definition.endpoints import Delta, Iceberg, SqlTable
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
 from tidelog.spark.pipeline.failing.failures import in_a_sentence
 from tidelog.spark.pipeline.failing.routing import ladder_of
@@ -38,7 +38,7 @@ def plan_problems(pipeline: Pipeline, spark: "SparkSession") -> list[Problem]:
                 written = computation.for_topics(planned.results) if has_topics else planned.results
                 check_streaming(written, pipeline.output_mode)
             for sink in pipeline.sinks:
-                if isinstance(sink, Delta | Iceberg):
+                if isinstance(sink, Delta | Iceberg | SqlTable):
                     selected(computation.for_tables(planned.results), sink.columns, sink)
     except PipelineError as error:
         return [Problem("steps", str(error))]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
-from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, EachBatch, Files, Iceberg, Topic
+from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, EachBatch, Files, Iceberg, SqlTable, Topic
 from tidelog.spark.pipeline.definition.steps import ERROR
 from tidelog.spark.pipeline.failing.guarded import stopping_at
 from tidelog.spark.pipeline.lake.tables import table_writer
@@ -37,7 +37,7 @@ def file_stream(rows: "DataFrame", sink: Files) -> "DataStreamWriter":
 
 
 def batch_function(
-    sink: Delta | Iceberg | Changes | EachBatch, spark: "SparkSession"
+    sink: Delta | Iceberg | SqlTable | Changes | EachBatch, spark: "SparkSession"
 ) -> "Callable[[DataFrame, int], Any]":
     """What writes one batch; it can be called twice with the same."""
     if isinstance(sink, EachBatch):
