@@ -16,6 +16,7 @@ from tidelog.client.aio.admin.driver import PartlyRefused
 from tidelog.client.aio.admin.types import (
     LATEST,
     ClusterDescription,
+    ConfigEntry,
     ConfigResource,
     DelayedListing,
     GroupListing,
@@ -83,6 +84,7 @@ class ClusterView:
         self._failure: tuple[float, ClientError] | None = None
         self.snapshot = Cached(self._load_snapshot, REFRESH_S, METADATA_AGE_S)
         self.groups = Cached(self._load_groups, REFRESH_S, METADATA_AGE_S)
+        self.broker_settings = Cached(self._load_broker_settings, SIZES_AGE_S, SIZES_AGE_S)
         self.findings = Cached(self._load_findings, CHECKS_AGE_S, CHECKS_AGE_S)
         self.sampler = Sampler(self, sample_interval_s)
         self._sizes: dict[str, tuple[float, Sizes]] = {}
@@ -147,6 +149,18 @@ class ClusterView:
 
     async def _load_groups(self) -> list[GroupListing]:
         return await (await self.admin()).list_groups()
+
+    async def _load_broker_settings(self) -> Mapping[int, Mapping[str, ConfigEntry]]:
+        """The settings of each broker that gives them."""
+        nodes = (await self.snapshot.get()).cluster.nodes
+        asked = {ConfigResource(ResourceType.BROKER, str(node.node_id)): node.node_id for node in nodes}
+        try:
+            found = await (await self.admin()).describe_configs(asked)
+        except PartlyRefused as refused:
+            found = refused.results
+        except ApiError:
+            found = {}
+        return {asked[resource]: settings for resource, settings in found.items()}
 
     async def _load_findings(self) -> list[Finding]:
         # An admin of its own: it asks about all topics, whose metadata the pages' admin should not keep refreshing.
