@@ -479,8 +479,9 @@ HEIGHTS_OF_AXIS_TEXTS = """
 return [...document.querySelectorAll(".plot span, .plot text")].map((each) => each.getBoundingClientRect().height)
 """
 ENDS_OF_LAG_COLUMNS = """
-return [...document.querySelectorAll("thead th")].filter((each) => each.textContent === "Lag").map(
-  (each) => each.getBoundingClientRect().right)
+return [...document.querySelectorAll("thead th, [data-label=Lag]")]
+  .filter((each) => each.dataset.label === "Lag" || each.textContent === "Lag")
+  .map((each) => each.getBoundingClientRect()).filter((each) => each.width > 0).map((each) => each.right)
 """
 
 
