@@ -177,6 +177,13 @@ def test_a_topic_is_created_changed_widened_and_deleted_after_its_name_was_typed
     assert "made" not in {topic.name for topic in admin.list_topics()}
 
 
+def test_a_topic_that_somebody_else_made_just_now_has_its_page(browser: Browser, admin: Admin) -> None:
+    browser.page("/topics")
+    admin.create_topics([NewTopic("newcomer", 1, 1)])
+    until(lambda: browser.client.get("/topics/newcomer").status_code == 200)
+    admin.delete_topics(["newcomer"])
+
+
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [

@@ -37,6 +37,8 @@ from tidelog.wire.errors import ApiError, ErrorCode
 
 REFRESH_S: Final = 5.0
 METADATA_AGE_S: Final = 15.0
+MISSED_AGE_S: Final = 2.0
+"""How old the cluster may be in which a topic is missed."""
 SIZES_AGE_S: Final = 30.0
 CHECKS_AGE_S: Final = 30.0
 RECONNECT_S: Final = 1.0
@@ -146,6 +148,13 @@ class ClusterView:
             admin.describe_cluster(), admin.describe_all_topics(include_internal=True)
         )
         return Snapshot(cluster, topics)
+
+    async def topic(self, name: str) -> TopicDescription:
+        """A topic by name; ApiError if it does not exist. One that others made just now is not in the cache yet."""
+        snapshot = await self.snapshot.get()
+        if name not in snapshot.topics:
+            snapshot = await self.snapshot.newer(MISSED_AGE_S)
+        return snapshot.topic(name)
 
     async def _load_groups(self) -> list[GroupListing]:
         return await (await self.admin()).list_groups()

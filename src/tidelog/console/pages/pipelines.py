@@ -224,7 +224,7 @@ def _chosen(values: Values) -> frozenset[tuple[int, int]] | None:
 
 
 async def _replay_form(ask: Ask) -> Form:
-    topic = (await ask.view.snapshot.get()).topic(ask.query("topic"))
+    topic = await ask.view.topic(ask.query("topic"))
     return Form(
         f"Replay dead letters of {topic.name}",
         [
