@@ -56,9 +56,10 @@ def console(servers: str, **settings: Any) -> Iterator[Browser]:
 
 
 @contextmanager
-def console_process(servers: str, *options: str, **environment: str) -> Iterator[str]:
-    """The URL of a console that runs as its users run it."""
-    command = [sys.executable, "-m", "tidelog", "console", "--bootstrap-server", servers, "--listen", "127.0.0.1:0"]
+def console_process(servers: str | None, *options: str, **environment: str) -> Iterator[str]:
+    """The URL of a console that runs as its users run it. Without `servers` the options name its clusters."""
+    command = [sys.executable, "-m", "tidelog", "console", "--listen", "127.0.0.1:0"]
+    command += ["--bootstrap-server", servers] if servers is not None else []
     process = subprocess.Popen(
         [*command, *options], stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,9 +24,14 @@ from tidelog.client.errors import ClientError
 from tidelog.client.producer import Producer
 from tidelog.client.retry.headers import Origin, Trail, encode
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
-from tidelog.console import reading
+from tidelog.cluster.zookeeper import free_port
+from tidelog.console import reading, replays
+from tidelog.console.pages import pipelines
+from tidelog.console.replays import ReplayRun
+from tidelog.console.request_metrics import fetch
 from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.definition.expectations import RuleCount
+from tidelog.spark.pipeline.failing.replay import Replay, Replayed
 from tidelog.spark.pipeline.running.status_topic import StatusWriter
 from tidelog.spark.pipeline.running.supervision import PipelineStatus, State
 from tidelog.testing import Broker
@@ -58,6 +64,7 @@ def servers() -> Iterator[str]:
 def browser(servers: str) -> Iterator[Browser]:
     with pytest.MonkeyPatch.context() as patch, console(servers) as made:
         patch.setattr(reading, "SECONDS_MAX", 60.0)  # a search that a busy machine makes slow is still whole
+        patch.setattr(pipelines, "REPLAY_WAIT_S", 60.0)  # and so is a replay
         yield made
 
 
@@ -103,7 +110,7 @@ def test_the_overview_has_brokers_health_and_throughput_from_samples(
     assert f"<dt>Topics</dt><dd>{len(own)}{apart.format(1)}" in page
     assert f"<dt>Partitions</dt><dd>{partitions}{apart.format(5)}" in page
     assert f"all {partitions} partitions, plus 5 internal, have a leader" in page
-    assert page.count(f'<td class="number">{partitions}{apart.format(5)}') == 2, "leaders and replicas of the broker"
+    assert page.count(f'">{partitions}{apart.format(5)}</td>') == 2, "leaders and replicas of the broker"
     with Producer(bootstrap_servers=servers) as producer:
 
         def has_plot() -> bool:
@@ -111,6 +118,31 @@ def test_the_overview_has_brokers_health_and_throughput_from_samples(
             return 'class="plot-line"' in browser.page("/") and "Busiest topics" in browser.page("/")
 
         until(has_plot)
+
+
+def test_a_broker_has_directories_and_settings(browser: Browser) -> None:
+    page = browser.page("/")
+    path = re.findall(r'href="(/brokers/\d+)"', page)[0]
+    page = browser.page(path)
+    assert "There is no other broker to compare with." in page
+    assert page.count(">Online<") == 1
+    assert "metrics.listeners" in page
+    page = browser.page(f"{path}/settings?q=AUTHORIZER.class")
+    assert "kafka.security.authorizer.AclAuthorizer" in page
+    assert "broker&#39;s file" in page
+    assert "No setting has" in browser.page(f"{path}/settings?q=xyz")
+    assert "No broker 77" in browser.page("/brokers/77", status=404)
+
+
+def test_a_brokers_requests_are_read_from_its_metrics() -> None:
+    port = free_port()
+    metrics = {"metrics.listeners": f"http://127.0.0.1:{port}"}
+    with Broker(config=metrics) as broker, console(broker.bootstrap_servers) as browser:
+        path = re.findall(r'href="(/brokers/\d+)"', browser.page("/"))[0]
+        page = browser.page(path).split('id="requests"')[1]
+        assert '<th scope="row">Metadata</th>' in page
+    with pytest.raises(OSError, match=f"127.0.0.1:{port}/metrics"):
+        fetch(f"http://127.0.0.1:{port}/metrics")
 
 
 def test_the_checks_of_the_doctor_are_a_page(browser: Browser) -> None:
@@ -147,6 +179,13 @@ def test_a_topic_is_created_changed_widened_and_deleted_after_its_name_was_typed
     assert len(admin.describe_topics(["made"])["made"].partitions) == 4
     assert "Topic made was deleted." in browser.submit("/topics/made/delete", confirm="made")
     assert "made" not in {topic.name for topic in admin.list_topics()}
+
+
+def test_a_topic_that_somebody_else_made_just_now_has_its_page(browser: Browser, admin: Admin) -> None:
+    browser.page("/topics")
+    admin.create_topics([NewTopic("newcomer", 1, 1)])
+    until(lambda: browser.client.get("/topics/newcomer").status_code == 200)
+    admin.delete_topics(["newcomer"])
 
 
 @pytest.mark.parametrize(
@@ -459,6 +498,34 @@ def test_a_token_is_asked_for_and_sessions_expire(servers: str) -> None:
         assert "evil" not in browser.client.get("/login?to=//evil.example").text
 
 
+def test_a_replay_that_takes_long_is_followed_on_its_page_and_is_not_begun_twice(
+    browser: Browser, servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on = threading.Event()
+
+    def slow(run: ReplayRun, replay: Replay) -> Replayed:
+        run.total, run.passed = 100, 40
+        assert may_go_on.wait(90)
+        return Replayed({"orders": 7}, kept=1)
+
+    monkeypatch.setattr(replays, "_send", slow)
+    monkeypatch.setattr(pipelines, "REPLAY_WAIT_S", 0.1)
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic("slow.dlq", 1, 1)])
+    forget(browser)
+    form = "/dead-letters/replay?topic=slow.dlq"
+    send = "/dead-letters/replay/send?topic=slow.dlq"
+    try:
+        page = browser.submit(form, to=send)
+        assert "The dead letters of slow.dlq are being replayed." in page
+        assert '<progress max="100" value="40"' in page
+        assert "40 of 100" in page
+        assert "are being replayed now" in browser.submit(form, status=409, to=send)
+    finally:
+        may_go_on.set()
+    until(lambda: "7 letters sent to orders, 1 kept" in browser.page("/dead-letters/replays"))
+
+
 def test_access_control_entries_are_added_found_and_deleted(browser: Browser, admin: Admin) -> None:
     entry: dict[str, Any] = {
         "principal": HOSTILE,
@@ -605,6 +672,9 @@ def test_chosen_letters_of_any_convention_are_sent_back_once_by_name(
         browser.client.post("/dead-letters/replay/send?topic=tickets.dlq", data=hidden)
     page = browser.page(path)
     assert "4 letters, 2 not replayed" in page
+    replayed_by = browser.page("/dead-letters/replays")
+    assert replayed_by.count("1 letter sent to tickets") == 2
+    assert ">console<" in replayed_by
     assert re.findall(r'aria-label="Choose ([^"]*)" disabled', page) == ["0:2", "0:1"]
     with Consumer({"auto.offset.reset": "earliest"}, bootstrap_servers=servers) as consumer:
         consumer.assign([TopicPartition("tickets", 0)])

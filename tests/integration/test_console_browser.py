@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,10 +26,11 @@ from tidelog.client.consumer import Consumer
 from tidelog.client.errors import ApiError, ProducerFenced
 from tidelog.client.producer import Producer
 from tidelog.client.retry.headers import Origin, Trail, encode
+from tidelog.client.schemas.registry import Schema, SchemaRegistry
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
-from tidelog.testing import Cluster
+from tidelog.testing import Cluster, SchemaRegistryServer
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 HOSTILE = '<img src=x onerror="document.title=1">'
 TOKEN = "a-token-for-the-browser"
@@ -43,8 +45,24 @@ CONFIG = {
     # A replica is throttled only after its first fetch, which must not hold all there is.
     "replica.fetch.response.max.bytes": 200_000,
 }
+INVOICE_FIELDS: list[dict[str, Any]] = [
+    {"name": "id", "type": "long"},
+    {"name": "customer", "type": "string", "doc": HOSTILE},
+]
+INVOICES: tuple[dict[str, Any], ...] = tuple(
+    {"type": "record", "name": "Invoice", "fields": INVOICE_FIELDS + more}
+    for more in ([], [{"name": "paid", "type": ["null", "string"], "default": None}])
+)
 PAGES = {
     "overview": "/",
+    "broker": "/brokers/1",
+    "broker-settings": "/brokers/2/settings",
+    "schemas": "/schemas",
+    "schema": "/schema?subject=invoices-value",
+    "schema-register": "/schema/register?subject=invoices-value",
+    "schema-new": "/schema/register",
+    "schema-compatibility": "/schema/compatibility?subject=invoices-value",
+    "produce-schema": "/topics/invoices/produce",
     "checks": "/checks",
     "topics": "/topics",
     "topic": "/topics/orders",
@@ -73,6 +91,7 @@ PAGES = {
     "pipelines": "/pipelines",
     "dead-letters": "/dead-letters?topic=orders.dlq",
     "replay": "/dead-letters/replay?topic=orders.dlq",
+    "replays": "/dead-letters/replays",
     "reassignments": "/reassignments",
     "reassignment-start": "/reassignments/start",
     "access": "/access",
@@ -96,6 +115,8 @@ PHONE_PAGES = (
     "access",
     "quota-set",
     "dead-letters",
+    "broker",
+    "schema",
 )
 LOOKS: tuple[tuple[str, int, Sequence[str], tuple[str, ...]], ...] = (
     ("light", 1280, tuple(PAGES), ()),
@@ -123,8 +144,19 @@ def admin(cluster: Cluster) -> Iterator[Admin]:
 
 
 @pytest.fixture(scope="module")
-def browser(cluster: Cluster) -> Iterator[Chromium]:
-    with console_process(cluster.bootstrap_servers) as url, chromium(url) as made:
+def registry() -> Iterator[SchemaRegistryServer]:
+    with SchemaRegistryServer() as made:
+        client = SchemaRegistry(made.url)
+        for schema in INVOICES:
+            client.register("invoices-value", Schema(json.dumps(schema)))
+        client.register("clicks-value", Schema('{"type": "object"}', "JSON"))
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser(cluster: Cluster, registry: SchemaRegistryServer) -> Iterator[Chromium]:
+    options = ("--schema-registry", registry.url)
+    with console_process(cluster.bootstrap_servers, *options) as url, chromium(url) as made:
         made.show(1280, "light")
         yield made
         assert made.complaints() == []
@@ -170,6 +202,7 @@ def _fill(cluster: Cluster) -> None:
         admin.create_topics([NewTopic(name, partitions, 2) for name, partitions in names.items() if name != "big"])
         admin.create_topics([NewTopic(name, 1, 1) for name in ("orders.retry.1", "orders.retry.parked", "orders.dlq")])
         admin.create_topics([NewTopic("big", assignment=[[1]]), NewTopic("haystack", 1, 1)])
+        admin.create_topics([NewTopic("invoices", 1, 2)])
         admin.create_topics([NewTopic("reminders", 2, 2, {"tidelog.delay.enable": "true"})])
         with Producer(bootstrap_servers=servers, transactional_id="transfer-1") as producer:
             producer.init_transactions()
@@ -240,6 +273,33 @@ def test_a_topic_from_creation_to_deletion(browser: Chromium, admin: Admin) -> N
     assert "nothing was changed" in browser.submit("Delete the topic", confirm="other")
     assert "Topic made was deleted." in browser.submit("Delete the topic", confirm="made")
     assert "made" not in {topic.name for topic in admin.list_topics()}
+
+
+def test_a_schema_is_checked_registered_and_used(browser: Chromium) -> None:
+    browser.open("/schemas")
+    browser.follow("invoices-value")
+    assert "Since version 1" in browser.text
+    browser.follow("New version")
+    mandatory = {"name": "due", "type": "string"}
+    schemas = [
+        {**INVOICES[-1], "fields": INVOICES[-1]["fields"] + [each]}
+        for each in (mandatory, {**mandatory, "default": ""})
+    ]
+    assert "it is not compatible" in browser.submit("Check", schema=json.dumps(schemas[0]))
+    assert "it is compatible" in browser.submit("Check", schema=json.dumps(schemas[1]))
+    assert "is version 3 of invoices-value" in browser.follow("Register")
+    browser.follow("Compatibility")
+    assert "is FULL now" in browser.submit("Save", level="FULL")
+    browser.open("/topics/invoices/produce")
+    assert '"customer": ""' in str(
+        browser.driver.execute_script("return document.querySelector('main [name=value]').value")
+    )
+    text = browser.submit("Produce", value='{"id": 7, "customer": 3}')
+    assert "the value.customer is 3, which is no string" in text
+    text = browser.submit("Produce", value=json.dumps({"id": 7, "customer": HOSTILE}))
+    assert "The record was written" in text
+    assert '"id": 7' in text
+    assert browser.driver.title != "1", "a value was run as a script"
 
 
 def test_messages_are_browsed_searched_and_opened(browser: Chromium) -> None:
@@ -419,8 +479,9 @@ HEIGHTS_OF_AXIS_TEXTS = """
 return [...document.querySelectorAll(".plot span, .plot text")].map((each) => each.getBoundingClientRect().height)
 """
 ENDS_OF_LAG_COLUMNS = """
-return [...document.querySelectorAll("thead th")].filter((each) => each.textContent === "Lag").map(
-  (each) => each.getBoundingClientRect().right)
+return [...document.querySelectorAll("thead th, [data-label=Lag]")]
+  .filter((each) => each.dataset.label === "Lag" || each.textContent === "Lag")
+  .map((each) => each.getBoundingClientRect()).filter((each) => each.width > 0).map((each) => each.right)
 """
 
 
@@ -496,8 +557,10 @@ def test_chosen_dead_letters_are_replayed(browser: Chromium) -> None:
     browser.tick("Choose 0:37")
     browser.follow("Replay the chosen")
     assert "38 stay dead letters." in browser.text
-    assert "2 dead letters of orders.dlq were sent to orders." in browser.follow("Send 2 letters")
-    assert "38 not replayed" in browser.text
+    browser.follow("Send 2 letters")
+    until(lambda: "2 letters sent to orders, 38 kept" in browser.open("/dead-letters/replays"))
+    assert browser.violations() == []
+    assert "38 not replayed" in browser.open("/dead-letters?topic=orders.dlq")
     assert browser.violations() == []
 
 
@@ -506,7 +569,8 @@ def test_dead_letters_are_replayed_after_a_preview(browser: Chromium) -> None:
     browser.follow("Replay the dead letters of orders")
     text = browser.submit("Preview", filters="error.message~within 1. s")
     assert "28 stay dead letters." in text
-    assert "10 dead letters of orders.dlq were sent to orders." in browser.follow("Send 10 letters")
+    browser.follow("Send 10 letters")
+    until(lambda: "10 letters sent to orders, 28 kept" in browser.open("/dead-letters/replays"))
 
 
 def test_the_theme_is_switched_and_kept_and_the_keyboard_is_enough(browser: Chromium) -> None:
@@ -520,6 +584,44 @@ def test_the_theme_is_switched_and_kept_and_the_keyboard_is_enough(browser: Chro
     browser.driver.find_element("css selector", "body").send_keys("/")
     assert browser.driver.switch_to.active_element.get_attribute("name") == "q"
     browser.driver.find_element("css selector", "[data-theme-switch]").click()
+
+
+def test_several_clusters_are_looked_at_side_by_side(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    profiles = tmp_path / "tidelog" / "profiles"
+    profiles.mkdir(parents=True)
+    for name, servers in (("east", cluster.bootstrap_servers), ("away", "127.0.0.1:1")):
+        (profiles / f"{name}.properties").write_text(f"bootstrap.servers={servers}\n")
+    options = ("--profile", "east", "--profile", "away")
+    with console_process(None, *options) as url, chromium(url) as browser:
+        for theme, width in (("light", 1280), ("dark", 390)):
+            browser.show(width, theme)
+            assert "The cluster cannot be reached" in browser.open("/")
+            assert browser.violations() == []
+            assert not browser.is_too_wide()
+        browser.show(1280, "light")
+        assert "orders" in browser.open("/clusters/east/topics")
+        browser.follow("orders")
+        browser.follow("Messages")
+        assert "Partition : offset" in browser.text
+        browser.driver.find_element("css selector", ".clusters summary").click()
+        assert browser.violations() == []
+        assert "cannot be reached" in browser.follow("away")
+        if "TIDELOG_CONSOLE_SCREENSHOTS" in os.environ:
+            _photograph_clusters(browser, Path(os.environ["TIDELOG_CONSOLE_SCREENSHOTS"]))
+        assert browser.complaints() == []
+
+
+def _photograph_clusters(browser: Chromium, directory: Path) -> None:
+    pages = {"clusters": "/", "clusters-overview": "/clusters/east/", "clusters-away": "/clusters/away/"}
+    for theme in ("light", "dark"):
+        for width in (1440, 768, 390):
+            browser.show(width, theme)
+            for name, path in pages.items():
+                browser.open(path)
+                browser.photograph(directory / f"{name}-{theme}-{width}.png", width)
 
 
 def test_a_token_is_asked_for_before_anything_is_shown(cluster: Cluster) -> None:

@@ -59,7 +59,7 @@ def list_transactions(
         )
     rows = [(each.transactional_id, each.producer_id, each.state) for each in found]
     document = [dict(zip(("transactional_id", "producer_id", "state"), row, strict=True)) for row in rows]
-    return Result(document, Table(headings=("TRANSACTIONAL-ID", "PRODUCER-ID", "STATE"), rows=rows))
+    return Result(document, Table(headings=_LISTED, rows=rows, nothing="No transactional id matches."))
 
 
 def _state(text: str) -> str:
@@ -185,6 +185,7 @@ def _open_transaction(
     raise CommandError(f"{where} has no open transaction {wanted}; open ones start at: {known}")
 
 
+_LISTED: Final = ("TRANSACTIONAL-ID", "PRODUCER-ID", "STATE")
 _HANGING: Final = (
     "TOPIC",
     "PARTITION",

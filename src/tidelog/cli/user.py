@@ -40,7 +40,9 @@ def list_users(connection: Connection) -> Result:
     with connection.admin() as admin:
         users = admin.describe_user_scram_credentials()
     rows = [(user, name, count) for user, found in sorted(users.items()) for name, count in found.items()]
-    return Result(users, Table(headings=("USER", "MECHANISM", "ITERATIONS"), rows=rows))
+    return Result(
+        users, Table(headings=("USER", "MECHANISM", "ITERATIONS"), rows=rows, nothing="No user can log in with SCRAM.")
+    )
 
 
 def add(

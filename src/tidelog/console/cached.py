@@ -38,13 +38,20 @@ class Cached(Generic[Value]):
 
     async def get(self) -> Value:
         """The value, loaded if there is none or it is too old."""
+        refresh_s = pause_s(self._took_s, self._refresh_s)
+        return await self._aged(refresh_s, self._age_s_max * refresh_s / self._refresh_s)
+
+    async def newer(self, age_s_max: float) -> Value:
+        """The value at most so old: for something that is not in the one that `get` returned."""
+        return await self._aged(age_s_max, age_s_max)
+
+    async def _aged(self, refresh_s: float, age_s_max: float) -> Value:
         now = asyncio.get_running_loop().time()
         age_s = inf if self._value is None else now - self._value[0]
-        refresh_s = pause_s(self._took_s, self._refresh_s)
         if age_s > refresh_s and self._loading is None:
             self._loading = asyncio.create_task(self._reload())
             self._loading.add_done_callback(_look_at_error)
-        if self._value is not None and age_s <= self._age_s_max * refresh_s / self._refresh_s:
+        if self._value is not None and age_s <= age_s_max:
             return self._value[1]
         assert self._loading is not None, "it was started above"
         # Shielded, because other pages wait for the same request.

@@ -16,6 +16,7 @@ from tidelog.client.aio.admin.driver import PartlyRefused
 from tidelog.client.aio.admin.types import (
     LATEST,
     ClusterDescription,
+    ConfigEntry,
     ConfigResource,
     DelayedListing,
     GroupListing,
@@ -36,6 +37,8 @@ from tidelog.wire.errors import ApiError, ErrorCode
 
 REFRESH_S: Final = 5.0
 METADATA_AGE_S: Final = 15.0
+MISSED_AGE_S: Final = 2.0
+"""How old the cluster may be in which a topic is missed."""
 SIZES_AGE_S: Final = 30.0
 CHECKS_AGE_S: Final = 30.0
 RECONNECT_S: Final = 1.0
@@ -83,6 +86,7 @@ class ClusterView:
         self._failure: tuple[float, ClientError] | None = None
         self.snapshot = Cached(self._load_snapshot, REFRESH_S, METADATA_AGE_S)
         self.groups = Cached(self._load_groups, REFRESH_S, METADATA_AGE_S)
+        self.broker_settings = Cached(self._load_broker_settings, SIZES_AGE_S, SIZES_AGE_S)
         self.findings = Cached(self._load_findings, CHECKS_AGE_S, CHECKS_AGE_S)
         self.sampler = Sampler(self, sample_interval_s)
         self._sizes: dict[str, tuple[float, Sizes]] = {}
@@ -145,8 +149,27 @@ class ClusterView:
         )
         return Snapshot(cluster, topics)
 
+    async def topic(self, name: str) -> TopicDescription:
+        """A topic by name; ApiError if it does not exist. One that others made just now is not in the cache yet."""
+        snapshot = await self.snapshot.get()
+        if name not in snapshot.topics:
+            snapshot = await self.snapshot.newer(MISSED_AGE_S)
+        return snapshot.topic(name)
+
     async def _load_groups(self) -> list[GroupListing]:
         return await (await self.admin()).list_groups()
+
+    async def _load_broker_settings(self) -> Mapping[int, Mapping[str, ConfigEntry]]:
+        """The settings of each broker that gives them."""
+        nodes = (await self.snapshot.get()).cluster.nodes
+        asked = {ConfigResource(ResourceType.BROKER, str(node.node_id)): node.node_id for node in nodes}
+        try:
+            found = await (await self.admin()).describe_configs(asked)
+        except PartlyRefused as refused:
+            found = refused.results
+        except ApiError:
+            found = {}
+        return {asked[resource]: settings for resource, settings in found.items()}
 
     async def _load_findings(self) -> list[Finding]:
         # An admin of its own: it asks about all topics, whose metadata the pages' admin should not keep refreshing.

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tidelog.console.cluster_view import ClusterView
+from tidelog.console.replays import Replays
 from tidelog.console.schemas import RegistryDecoder
 from tidelog.console.settings import ClusterSettings, ConsoleSettings, Login
 from tidelog.console.web import make_environment
@@ -38,6 +39,7 @@ class Cluster:
         self.login = console.login(settings)
         self.environment = make_environment(self.root)
         self.decoder = RegistryDecoder(settings.schema_registry)
+        self.replays = Replays()
         self.navigation = [each for each in NAVIGATION if each[2] != "schemas" or self.decoder.is_there]
         self._sample_interval_s = console.sample_interval_s
         self._shared: ClusterView | None = None

@@ -31,6 +31,8 @@ class Field:
     required: bool = True
     must_equal: str | None = None
     placeholder: str = ""
+    is_tall: bool = False
+    """Whether a text area has room for a document."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,38 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 import pytest
 
 from benchmarks import apache_kafka
 from benchmarks.apache_kafka import KafkaBroker, ZooKeeper
+from tests.compat.groups.kraft import NEWEST, NEWEST_VERSION, KraftBroker
 from tests.integration.console_support import Browser, console
 from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
+from tidelog.console.pages import pipelines
 
 pytestmark = [pytest.mark.java, pytest.mark.long]
 
 ACCESS = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
+INTERNAL_TOPICS = {
+    "allow.everyone.if.no.acl.found": "true",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
 PAGES = (
-    *("/", "/checks", "/topics?internal=1", "/topics/orders", "/topics/orders/settings", "/topics/orders/messages"),
+    *(
+        "/",
+        "/checks",
+        "/topics/orders/live",
+        "/topics/orders/groups",
+        "/topics/orders/produce?partition=1&offset=0",
+        "/topics?internal=1",
+        "/topics/orders",
+        "/topics/orders/settings",
+        "/topics/orders/messages",
+    ),
     *("/groups", "/group?id=billing", "/group/reset?id=billing", "/transactions", "/transaction?id=transfer"),
     *("/transactions/hanging?topic=orders", "/pipelines", "/dead-letters?topic=orders.dlq", "/reassignments"),
     *("/access", "/users", "/quotas", "/topics/orders/delete", "/topics/orders/settings/retention.ms"),
 )
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    reason = apache_kafka.unavailable_reason()
+@contextmanager
+def _with_zookeeper(directory: Path) -> Iterator[str]:
+    with ZooKeeper(directory / "zookeeper") as zookeeper, KafkaBroker(directory / "kafka", zookeeper, ACCESS) as broker:
+        yield broker.bootstrap_servers
+
+
+@contextmanager
+def _with_kraft(directory: Path) -> Iterator[str]:
+    access = {**ACCESS, "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+    with KraftBroker(directory / "kafka", {**access, **INTERNAL_TOPICS}, NEWEST) as broker:
+        yield broker.bootstrap_servers
+
+
+Start = Callable[[Path], AbstractContextManager[str]]
+RELEASES: dict[str, tuple[Start, Callable[[], str | None]]] = {
+    apache_kafka.VERSION: (_with_zookeeper, apache_kafka.unavailable_reason),
+    NEWEST_VERSION: (_with_kraft, NEWEST.unavailable_reason),
+}
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    start, unavailable_reason = RELEASES[request.param]
+    reason = apache_kafka.unavailable_reason() or unavailable_reason()
     if reason is not None:
         pytest.skip(reason)
-    with (
-        ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as zookeeper,
-        KafkaBroker(tmp_path_factory.mktemp("kafka"), zookeeper, ACCESS) as broker,
-    ):
-        yield broker.bootstrap_servers
+    with start(tmp_path_factory.mktemp("servers")) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +80,9 @@ def browser(servers: str) -> Iterator[Browser]:
         yield made
 
 
-def test_every_page_and_acts_of_every_area_work_with_apache_kafka(browser: Browser, servers: str) -> None:
+def test_every_page_and_acts_of_every_area_work_with_apache_kafka(
+    browser: Browser, servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("orders", "orders.dlq"):
         assert "was created" in browser.submit("/create-topic", name=name, partitions="2", replication="1")
     assert "at offset 0" in browser.submit("/topics/orders/produce", key="k", value='{"a": 1}', partition="1")
@@ -57,6 +97,9 @@ def test_every_page_and_acts_of_every_area_work_with_apache_kafka(browser: Brows
         consumer.commit()
     for path in PAGES:
         browser.page(path)
+    path = re.findall(r'href="(/brokers/\d+)"', browser.page("/"))[0]
+    assert "does not serve its metrics over HTTP" in browser.page(path)
+    assert "log.dirs" in browser.page(f"{path}/settings")
     assert "&#34;a&#34;: 1" in browser.page("/topics/orders/messages?start=oldest&key=k")
     assert "was changed" in browser.submit("/topics/orders/settings/retention.ms", value="60000")
     assert "has 3 partitions now" in browser.submit("/topics/orders/partitions", total="3")
@@ -70,6 +113,7 @@ def test_every_page_and_acts_of_every_area_work_with_apache_kafka(browser: Brows
     assert "can log in" in page
     assert "were saved" in browser.submit("/quotas/set", user="alice", producer_byte_rate="1024")
     assert "is fenced" in browser.submit("/transaction/abort?id=transfer", confirm="transfer")
+    monkeypatch.setattr(pipelines, "REPLAY_WAIT_S", 60.0)
     assert "were sent to any topic" in browser.submit(
         "/dead-letters/replay?topic=orders.dlq", to="/dead-letters/replay/send?topic=orders.dlq"
     )

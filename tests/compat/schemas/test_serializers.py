@@ -204,6 +204,9 @@ def test_credentials_are_sent_and_not_shown(registry: SchemaRegistryServer) -> N
     registry.require("Basic YWxpY2U6czNjcmV0")
     with pytest.raises(RegistryError, match="401"):
         SchemaRegistry(registry.url).subjects()
+    within = SchemaRegistry(registry.url.replace("//", "//alice:s3cret@"))
+    assert "s3cret" not in repr(within)
+    assert within.subjects() is not None
     client = SchemaRegistry(registry.url, username="alice", password="s3cret")
     assert client.subjects() == []
     assert "s3cret" not in repr(client)

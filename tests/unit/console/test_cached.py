@@ -51,6 +51,20 @@ def test_an_older_value_is_returned_while_a_newer_one_is_loaded_and_none_that_is
     run(scenario())
 
 
+def test_who_misses_something_gets_a_newer_value_but_no_newer_one_for_each_miss():
+    async def scenario():
+        source = Source(0.02)
+        cached = Cached(source.load, refresh_s=5, age_s_max=15)
+        await cached.get()
+        await asyncio.sleep(3)
+        assert await cached.get() == 1
+        assert await asyncio.gather(*[cached.newer(2) for _ in range(10)]) == [2] * 10
+        await asyncio.sleep(1)
+        assert await cached.newer(2) == 2
+
+    run(scenario())
+
+
 def test_errors_are_not_kept_and_a_change_makes_the_next_caller_ask():
     async def scenario():
         source = Source()

@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 from urllib.request import Request, urlopen
 
 from tidelog.client.backoff import Backoff
@@ -91,11 +91,17 @@ class SchemaRegistry:
         timeout: float = 10.0,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        """`timeout` is in seconds, for each attempt. `headers` are sent with every request, such as a bearer token."""
-        given = url.split(",") if isinstance(url, str) else url
-        self._urls = [_checked_url(each.strip()) for each in given]
-        if not self._urls:
+        """`timeout` is in seconds, for each attempt. `headers` are sent with every request, such as a bearer token.
+
+        A user and a password can also stand in the URL, in the first of several, as Confluent's clients have it by
+        default (`basic.auth.credentials.source=URL`); they are in no error and no log.
+        """
+        given = [_parsed(each.strip()) for each in (url.split(",") if isinstance(url, str) else url)]
+        if not given:
             raise ClientConfigError("a schema registry needs at least one URL")
+        self._urls = [each.url for each in given]
+        if username is None:
+            username, password = given[0].username, given[0].password
         self._headers = {"Accept": _CONTENT_TYPE, "Content-Type": _CONTENT_TYPE, **(headers or {})}
         if username is not None:
             token = base64.b64encode(f"{username}:{password or ''}".encode()).decode()
@@ -237,11 +243,28 @@ class SchemaRegistry:
         raise RegistryUnavailable(f"no schema registry answers {method} {path}: {'; '.join(failures.values())}")
 
 
-def _checked_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ClientConfigError(f"{url!r} is not the URL of a schema registry, such as http://localhost:8081")
-    return url.rstrip("/")
+class _Address(NamedTuple):
+    """Where a registry is, and who asks."""
+
+    url: str
+    username: str | None
+    password: str | None
+
+
+def _parsed(url: str) -> _Address:
+    scheme, _, rest = url.rpartition("://")
+    place, slash, path = rest.partition("/")
+    credentials, _, host = place.rpartition("@")
+    shown = f"{scheme}://{host}{slash}{path}" if scheme else host + slash + path
+    try:
+        parts = urlsplit(shown)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise ClientConfigError(f"{shown!r} is not the URL of a schema registry, such as http://localhost:8081")
+    username, _, password = credentials.partition(":")
+    return _Address(shown.rstrip("/"), unquote(username) if credentials else None, unquote(password))
 
 
 def _quoted(subject: str) -> str:

@@ -5,6 +5,7 @@ from typing import Final
 
 from tidelog.console.pages import (
     access,
+    brokers,
     delayed,
     groups,
     live,
@@ -22,6 +23,7 @@ from tidelog.console.pages.routing import Area
 
 PAGES: Final[Sequence[Area]] = (
     overview.AREA,
+    brokers.AREA,
     topics.AREA,
     messages.AREA,
     producing.AREA,

@@ -45,7 +45,7 @@ class Chosen(NamedTuple):
 
 async def show_list(ask: Ask) -> Response:
     """The records that wait, the next due first."""
-    topic = (await ask.view.snapshot.get()).topic(ask.part("topic"))
+    topic = await ask.view.topic(ask.part("topic"))
     partition = ask.number("partition", 0, 0, len(topic.partitions) - 1) if ask.query("partition").strip() else None
     rows, page = await _listed(ask, topic, None if partition is None else [partition], ask.query("key"))
     return await show_part(
@@ -87,7 +87,7 @@ def _rows(ask: Ask, topic: str, records: list[DelayedRecord]) -> list[DelayedRow
 
 
 async def _chosen(ask: Ask) -> Chosen:
-    topic = (await ask.view.snapshot.get()).topic(ask.part("topic"))
+    topic = await ask.view.topic(ask.part("topic"))
     if ask.query("offset"):
         partition = parse_number("partition", ask.query("partition"), 0, len(topic.partitions) - 1)
         return Chosen(topic, [partition], None, parse_number("offset", ask.query("offset")))

@@ -157,7 +157,7 @@ async def _progress(ask: Ask, described: GroupDescription, committed: dict[Topic
 
 async def show_readers(ask: Ask) -> Response:
     """The groups that have committed offsets of a topic. Which they are is sampled; the rows of the page are exact."""
-    topic = (await ask.view.snapshot.get()).topic(ask.part("topic"))
+    topic = await ask.view.topic(ask.part("topic"))
     sampler = ask.view.sampler
     page = paged(ask, sorted(sampler.lags_of_topic(topic.name)), PAGE_SIZE)
     described = await _described(ask, list(page.rows))
@@ -218,7 +218,7 @@ async def _reset(ask: Ask, values: Values) -> Form:
     described, committed = await _load(ask)
     topic = values.get("other_topic", "").strip() or values.get("topic", "")
     if topic:
-        found = (await ask.view.snapshot.get()).topic(topic)
+        found = await ask.view.topic(topic)
         partitions = [TopicPartition(topic, each.partition) for each in found.partitions]
     else:
         partitions = sorted(committed)

@@ -30,7 +30,7 @@ _RATE_TICKS: Final = round(5 / TICK_S)
 
 async def show_page(ask: Ask) -> Response:
     """The page; its script asks for the events."""
-    topic = (await ask.view.snapshot.get()).topic(ask.part("topic"))
+    topic = await ask.view.topic(ask.part("topic"))
     query = query_of(ask)
     partitions_of(topic, query)
     problem = ""
@@ -57,7 +57,7 @@ async def show_page(ask: Ask) -> Response:
 
 async def stream(ask: Ask) -> Response:
     """The events."""
-    topic = (await ask.view.snapshot.get()).topic(ask.part("topic"))
+    topic = await ask.view.topic(ask.part("topic"))
     return StreamingResponse(_events(ask, topic, query_of(ask)), media_type="text/event-stream")
 
 

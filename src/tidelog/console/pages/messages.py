@@ -87,7 +87,7 @@ class Page(NamedTuple):
 
 async def show_messages(ask: Ask) -> Response:
     """A page of records."""
-    topic = (await ask.view.snapshot.get()).topic(ask.part("topic"))
+    topic = await ask.view.topic(ask.part("topic"))
     query = query_of(ask)
     problem = ""
     page = Page()
@@ -262,7 +262,7 @@ async def record_at(ask: Ask, topic: TopicDescription, partition: int, offset: i
 
 async def show_message(ask: Ask) -> Response:
     """One record, whole."""
-    topic = (await ask.view.snapshot.get()).topic(ask.part("topic"))
+    topic = await ask.view.topic(ask.part("topic"))
     partition = parse_number("partition", ask.part("partition"))
     offset = parse_number("offset", ask.part("offset"))
     record = await record_at(ask, topic, partition, offset)

@@ -38,7 +38,9 @@ class BrokerRow(NamedTuple):
 
 async def show(ask: Ask) -> Response:
     """The overview."""
-    snapshot, groups, directories = await asyncio.gather(ask.view.snapshot.get(), _count_groups(ask), _directories(ask))
+    snapshot, groups, directories = await asyncio.gather(
+        ask.view.snapshot.get(), _count_groups(ask), directories_of(ask)
+    )
     topics = snapshot.topics.values()
     own = [topic for topic in topics if not topic.is_internal]
     throughput = ask.view.sampler.throughput
@@ -48,7 +50,7 @@ async def show(ask: Ask) -> Response:
         area="overview",
         health=summarize(snapshot.cluster, snapshot.topics),
         cluster=snapshot.cluster,
-        brokers=_brokers(snapshot, directories),
+        brokers=broker_rows(snapshot, directories),
         topic_counts=_counts((topic.is_internal, 1) for topic in topics),
         partition_counts=_counts((topic.is_internal, len(topic.partitions)) for topic in topics),
         group_count=groups,
@@ -72,7 +74,7 @@ async def _count_groups(ask: Ask) -> int | None:
         return None
 
 
-async def _directories(ask: Ask) -> dict[int, list[LogDirectory]]:
+async def directories_of(ask: Ask) -> dict[int, list[LogDirectory]]:
     """The directories of the brokers; none if this user may not see them."""
     try:
         return await ask.view.directories()
@@ -87,7 +89,8 @@ def _counts(counted: Iterable[tuple[bool, int]]) -> Counts:
     return Counts(totals[False], totals[True])
 
 
-def _brokers(snapshot: Snapshot, directories: dict[int, list[LogDirectory]]) -> list[BrokerRow]:
+def broker_rows(snapshot: Snapshot, directories: dict[int, list[LogDirectory]]) -> list[BrokerRow]:
+    """The brokers of the cluster, with what each has."""
     leaders: Counter[tuple[int, bool]] = Counter()
     replicas: Counter[tuple[int, bool]] = Counter()
     for topic in snapshot.topics.values():

@@ -6,7 +6,6 @@ rows that were read again; the page shows how many were written. What expectatio
 """
 
 import asyncio
-import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,19 +19,18 @@ from tidelog.client.retry.headers import REPLAYED_BY
 from tidelog.client.security_settings import SecuritySettings
 from tidelog.client.types import TopicPartition
 from tidelog.console.cluster_view import Snapshot
-from tidelog.console.errors import PageError
+from tidelog.console.errors import PageError, explain
 from tidelog.console.formats import Format, Shown, show
 from tidelog.console.forms import Act, Done, Field, Form, Values
 from tidelog.console.pages.routing import Area
 from tidelog.console.reading import bounds_of, read
 from tidelog.console.scan import CursorError, Record, parse_cursor, write_cursor
+from tidelog.console.settings import Login
 from tidelog.console.web import Ask, link
 from tidelog.spark.pipeline.failing.dead_letters import DeadLetter, FilterError, parse_filter, read_letter
 from tidelog.spark.pipeline.failing.replay import Replay, Replayed
 from tidelog.spark.pipeline.failing.replay_progress import ReplayProgress
 from tidelog.spark.pipeline.running.status_topic import STATUS_TOPIC, Seen, read_statuses
-
-logger = logging.getLogger(__name__)
 
 LETTERS_PER_PAGE: Final = 25
 CHOICE: Final = "letter."
@@ -40,6 +38,8 @@ WINDOWS_MAX: Final = 50
 """So many windows of a replay's progress are asked for: a million letters."""
 REPLAY_OFFSETS_MAX: Final = 50_000
 """What a preview reads while a person waits; `tidelog pipeline replay` has no such limit."""
+REPLAY_WAIT_S: Final = 2.0
+"""A replay that takes longer is followed on a page of its own."""
 _OWN: Final = re.compile(r"(?P<stem>.+)\.(?P<role>dlq|retry\.(?:parked|keys|[0-9]+))")
 
 
@@ -234,7 +234,7 @@ def _chosen(values: Values) -> frozenset[tuple[int, int]] | None:
 
 
 async def _replay_form(ask: Ask) -> Form:
-    topic = (await ask.view.snapshot.get()).topic(ask.query("topic"))
+    topic = await ask.view.topic(ask.query("topic"))
     return Form(
         f"Replay dead letters of {topic.name}",
         [
@@ -302,15 +302,31 @@ async def _send_form(ask: Ask) -> Form:
 
 async def _send(ask: Ask, values: Values) -> Done:
     topic = ask.query("topic")
-    replay = _replay(ask, topic, values)
-    done = await asyncio.to_thread(lambda: replay.send(replay.spans(), lambda _: None))
-    logger.info("%s sent %d dead letters of %s to %s", replay.by, done.total, topic, sorted(done.sent))
-    targets = ", ".join(sorted(done.sent)) or "any topic"
-    return Done(link("/dead-letters", topic=topic), f"{done.total:,} dead letters of {topic} were sent to {targets}.")
+    run = ask.cluster.replays.start(_replay(ask, topic, values))
+    await run.wait(REPLAY_WAIT_S)
+    if run.failure is not None:
+        raise run.failure
+    if run.done is None:
+        return Done("/dead-letters/replays", f"The dead letters of {topic} are being replayed.")
+    targets = ", ".join(sorted(run.done.sent)) or "any topic"
+    message = f"{run.done.total:,} dead letters of {topic} were sent to {targets}."
+    return Done(link("/dead-letters", topic=topic), message)
+
+
+async def show_replays(ask: Ask) -> Response:
+    """The replays of this console, with how far they are: of the user, where users have rights of their own."""
+    runs = ask.cluster.replays.seen_by(ask.user if ask.cluster.login is Login.SASL else None)
+    rows = [(each, "" if each.failure is None else _failure(each.failure)) for each in runs]
+    return ask.render("replays.html", area="pipelines", rows=rows)
+
+
+def _failure(error: Exception) -> str:
+    explained = explain(error)
+    return explained.text if explained is not None else "This is a fault of the console; its log has the details."
 
 
 AREA = Area(
-    pages={"/pipelines": show_list, "/dead-letters": show_dead_letters},
+    pages={"/pipelines": show_list, "/dead-letters": show_dead_letters, "/dead-letters/replays": show_replays},
     acts=[
         Act("/dead-letters/replay", _replay_form, _preview),
         Act("/dead-letters/replay/send", _send_form, _send),

@@ -77,7 +77,7 @@ def _can_be_typed(data: bytes, *, in_lines: bool = False) -> bool:
 
 
 async def _form(ask: Ask) -> Form:
-    topic = (await ask.view.snapshot.get()).topic(ask.part("topic"))
+    topic = await ask.view.topic(ask.part("topic"))
     given: dict[str, str] = {}
     sentences: list[str] = []
     back = topic_url(topic.name, "messages")
@@ -167,7 +167,7 @@ def _decoded(ask: Ask, topic: str, record: Record) -> dict[str, str]:
 
 
 async def _produce(ask: Ask, values: Values) -> Done:
-    topic = (await ask.view.snapshot.get()).topic(ask.part("topic"))
+    topic = await ask.view.topic(ask.part("topic"))
     given = values.get("partition", "").strip()
     partition = parse_number("Partition", given, 0, len(topic.partitions) - 1) if given else None
     key = await _read(ask, topic.name, values, "key") or None

@@ -82,7 +82,7 @@ async def _start_form(ask: Ask) -> Form:
 
 
 async def _start(ask: Ask, values: Values) -> Done:
-    topic = (await ask.view.snapshot.get()).topic(values["topic"].strip())
+    topic = await ask.view.topic(values["topic"].strip())
     replicas = [parse_number("A broker id", each, 0, 1 << 31) for each in values["replicas"].replace(",", " ").split()]
     if not replicas or len(set(replicas)) != len(replicas):
         raise PageError(400, "The replicas cannot be used", "Name each broker once, and at least one.")

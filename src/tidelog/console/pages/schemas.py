@@ -182,7 +182,7 @@ async def _register_form(ask: Ask) -> Form:
                 else [Field("subject", "Subject", hint="Mostly TOPIC-value or TOPIC-key.", placeholder="orders-value")]
             ),
             Field("type", "Type", given["type"], kind="select", options=TYPES),
-            Field("schema", "Schema", given["schema"], kind="textarea"),
+            Field("schema", "Schema", given["schema"], kind="textarea", is_tall=True),
             Field(
                 "references",
                 "References",

@@ -102,7 +102,7 @@ def _row(ask: Ask, topic: TopicDescription, size_bytes: int | None) -> TopicRow:
 
 async def show_topic(ask: Ask) -> Response:
     """One topic: its partitions, a page of them."""
-    topic = (await ask.view.snapshot.get()).topic(ask.part("topic"))
+    topic = await ask.view.topic(ask.part("topic"))
     page = paged(ask, topic.partitions, PAGE_SIZE)
     chosen = [TopicPartition(topic.name, each.partition) for each in page.rows if each.leader_id >= 0]
     firsts, ends, found = await asyncio.gather(
@@ -129,7 +129,7 @@ async def show_topic(ask: Ask) -> Response:
 
 async def show_settings(ask: Ask) -> Response:
     """The settings of a topic."""
-    topic = (await ask.view.snapshot.get()).topic(ask.part("topic"))
+    topic = await ask.view.topic(ask.part("topic"))
     found = await _settings(ask, topic.name)
     wanted = ask.query("q").strip().lower()
     entries = [entry for name, entry in sorted(found.items()) if wanted in name.lower()]
@@ -216,7 +216,7 @@ async def _create(ask: Ask, values: Values) -> Done:
 
 
 async def _delete_form(ask: Ask) -> Form:
-    topic = (await ask.view.snapshot.get()).topic(ask.part("topic"))
+    topic = await ask.view.topic(ask.part("topic"))
     ends = await ask.view.end_offsets([TopicPartition(topic.name, each.partition) for each in topic.partitions])
     return Form(
         f"Delete topic {topic.name}",
@@ -241,7 +241,7 @@ async def _delete(ask: Ask, values: Values) -> Done:
 
 
 async def _widen_form(ask: Ask) -> Form:
-    topic = (await ask.view.snapshot.get()).topic(ask.part("topic"))
+    topic = await ask.view.topic(ask.part("topic"))
     return Form(
         f"Add partitions to {topic.name}",
         [Field("total", "Partitions in all", str(len(topic.partitions) + 1), kind="number")],

@@ -66,7 +66,7 @@ async def show_hanging(ask: Ask) -> Response:
     minutes = ask.number("minutes", MINUTES_DEFAULT, 0, 1 << 20)
     found: list[OpenTransaction] = []
     if name:
-        topic = (await ask.view.snapshot.get()).topic(name)
+        topic = await ask.view.topic(name)
         partitions = [TopicPartition(name, each.partition) for each in topic.partitions if each.leader_id >= 0]
         found = await _open_in(await ask.view.admin(), partitions, minutes)
     return ask.render("hanging.html", area="transactions", topic=name, minutes=minutes, found=found)
