@@ -30,6 +30,7 @@ NAVIGATION: Final = (
     ("/", "Overview", "overview"),
     ("/topics", "Topics", "topics"),
     ("/groups", "Groups", "groups"),
+    ("/shares", "Share groups", "shares"),
     ("/transactions", "Transactions", "transactions"),
     ("/pipelines", "Pipelines", "pipelines"),
     ("/reassignments", "Reassignments", "reassignments"),

@@ -14,6 +14,7 @@ from tidelog.console.pages import (
     producing,
     quotas,
     reassignments,
+    shares,
     topics,
     transactions,
 )
@@ -27,6 +28,7 @@ PAGES: Final[Sequence[Area]] = (
     live.AREA,
     delayed.AREA,
     groups.AREA,
+    shares.AREA,
     transactions.AREA,
     pipelines.AREA,
     reassignments.AREA,
