@@ -128,6 +128,7 @@ def test_each_record_is_acknowledged_as_the_application_says(broker: Broker) -> 
         assert sorted(seen(found)) == [(b"again", 2), (b"longer", 1)]
 
 
+@pytest.mark.long
 def test_a_lock_ends_unless_it_is_renewed_and_late_acknowledgements_are_refused(broker: Broker) -> None:
     topic = new_topic(broker)
     with member(broker.bootstrap_servers, topic, **EXPLICIT) as ann, member(broker.bootstrap_servers, topic) as bob:

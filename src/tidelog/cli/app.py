@@ -33,6 +33,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "offsets": "tidelog.cli.offsets",
     "delay": "tidelog.cli.delay",
     "retry": "tidelog.cli.retry",
+    "work": "tidelog.cli.work",
     "delete-records": "tidelog.cli.delete_records",
     "config": "tidelog.cli.config",
     "acl": "tidelog.cli.acl",

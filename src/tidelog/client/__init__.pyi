@@ -157,4 +157,9 @@ from tidelog.client.types import BrokerNode as BrokerNode
 from tidelog.client.types import ConsumerGroupMetadata as ConsumerGroupMetadata
 from tidelog.client.types import OffsetAndMetadata as OffsetAndMetadata
 from tidelog.client.types import TopicPartition as TopicPartition
+from tidelog.client.work.run import Reject as Reject
+from tidelog.client.work.run import Retry as Retry
+from tidelog.client.work.run import WorkCounts as WorkCounts
+from tidelog.client.work.worker import Worker as Worker
+from tidelog.client.work.worker import worker as worker
 from tidelog.wire.errors import ErrorCode as ErrorCode

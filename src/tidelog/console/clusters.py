@@ -18,6 +18,7 @@ NAVIGATION: Final[Sequence[tuple[str, str, str]]] = (
     ("/", "Overview", "overview"),
     ("/topics", "Topics", "topics"),
     ("/groups", "Groups", "groups"),
+    ("/shares", "Share groups", "shares"),
     ("/schemas", "Schemas", "schemas"),
     ("/transactions", "Transactions", "transactions"),
     ("/pipelines", "Pipelines", "pipelines"),

@@ -116,7 +116,7 @@ class _Retrying:
             if self._is_stopping:
                 return
             if stop_on_signals:
-                _stop_on_signals(stack, self._stop)
+                call_on_signals(stack, self._stop)
             await run.serve()
 
     async def _open_store(self, stack: AsyncExitStack, common: Mapping[str, Any]) -> "RedisStore":
@@ -247,7 +247,8 @@ def _job(
     )
 
 
-def _stop_on_signals(stack: AsyncExitStack, stop: Callable[[], None]) -> None:
+def call_on_signals(stack: AsyncExitStack, stop: Callable[[], None]) -> None:
+    """Call `stop` on SIGTERM and SIGINT, until the stack is left."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)

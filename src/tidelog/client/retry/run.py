@@ -134,7 +134,7 @@ class Run(RebalanceListener):
         self._is_stopping = False
         self._is_polling = False
         self._is_full = False
-        self._is_async = _is_async(job.handler)
+        self._is_async = is_async(job.handler)
         self._threads = None if self._is_async else ThreadPoolExecutor(job.concurrency, "tidelog-retry")
 
     def stop(self) -> None:
@@ -456,7 +456,8 @@ async def _read_to_end(
     return found
 
 
-def _is_async(handler: Handler) -> bool:
+def is_async(handler: Handler) -> bool:
+    """Whether a handler is a coroutine function, or an object that is called like one."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
 
 

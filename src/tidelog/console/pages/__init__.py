@@ -16,6 +16,7 @@ from tidelog.console.pages import (
     quotas,
     reassignments,
     schemas,
+    shares,
     topics,
     transactions,
 )
@@ -31,6 +32,7 @@ PAGES: Final[Sequence[Area]] = (
     delayed.AREA,
     groups.AREA,
     schemas.AREA,
+    shares.AREA,
     transactions.AREA,
     pipelines.AREA,
     reassignments.AREA,

@@ -29,6 +29,8 @@ from tidelog.console.web import Ask, link, paged
 from tidelog.wire.errors import ApiError, ErrorCode
 
 PAGE_SIZE: Final = 50
+SHARE: Final = "share"
+"""The type of groups that have pages of their own."""
 STATES: Final = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead")
 WAYS: Final = (
     (Way.EARLIEST.value, "To the earliest offset"),
@@ -81,7 +83,7 @@ async def show_list(ask: Ask) -> Response:
     groups = [
         each
         for each in await ask.view.groups.get()
-        if wanted in each.group_id.lower() and (not state or each.state == state)
+        if each.type.lower() != SHARE and wanted in each.group_id.lower() and (not state or each.state == state)
     ]
     if ask.query("sort") == "lag":
         groups.sort(key=lambda each: -(lags.lag_of(each.group_id) or 0))
