@@ -89,11 +89,11 @@ def is_silent(client: RawClient, other: RawClient) -> bool:
 def test_a_producer_above_its_quota_is_throttled_and_others_are_served(broker: Broker) -> None:
     alter(broker, {"client_id": "greedy"}, producer_byte_rate=A_LITTLE)
     with RawClient(broker.port, client_id="greedy") as greedy, RawClient(broker.port, client_id="modest") as modest:
-        answer = greedy.call(produce_one())
+        answer = greedy.call(produce_one(), 12)
         assert answer.responses[0].partition_responses[0].error_code == 0
         assert answer.throttle_time_ms > 60_000
-        greedy.send(produce_one())
-        assert modest.call(produce_one()).throttle_time_ms == 0
+        greedy.send(produce_one(), 12)
+        assert modest.call(produce_one(), 12).throttle_time_ms == 0
         assert is_silent(greedy, modest)
 
 
@@ -102,14 +102,14 @@ def test_what_was_written_is_acknowledged_however_far_it_exceeds_the_quota(broke
     alter(broker, {"client_id": "greedy"}, producer_byte_rate=A_LITTLE)
     for _ in range(3):
         with RawClient(broker.port, client_id="greedy") as greedy:
-            answer = greedy.call(produce_one(900_000))
+            answer = greedy.call(produce_one(900_000), 12)
             assert answer.responses[0].partition_responses[0].error_code == 0
     assert answer.throttle_time_ms == 2**31 - 1
 
 
 def test_a_consumer_above_its_quota_is_answered_without_records(broker: Broker) -> None:
     with RawClient(broker.port, client_id="modest") as modest:
-        modest.call(produce_one())
+        modest.call(produce_one(), 12)
         asked = fetch_all(id_of_topic(broker))
         assert modest.call(asked).responses[0].partitions[0].records
         alter(broker, {"client_id": "greedy"}, consumer_byte_rate=A_LITTLE)
@@ -168,10 +168,10 @@ def test_quotas_outlast_a_restart_are_described_and_end_when_they_are_removed(br
         )
         assert client.call(strict).entries == []
     with RawClient(broker.port, client_id="greedy") as greedy:
-        assert greedy.call(produce_one()).throttle_time_ms > 0
+        assert greedy.call(produce_one(), 12).throttle_time_ms > 0
     alter(broker, {"user": "ANONYMOUS", "client_id": "greedy"}, producer_byte_rate=None, consumer_byte_rate=None)
     with RawClient(broker.port, client_id="greedy") as greedy:
-        assert greedy.call(produce_one()).throttle_time_ms == 0
+        assert greedy.call(produce_one(), 12).throttle_time_ms == 0
 
 
 def test_quotas_stand_in_the_tree_as_kafka_reads_them(tmp_path: Path) -> None:
