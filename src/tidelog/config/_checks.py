@@ -85,7 +85,7 @@ def _match_problem(value: tuple[str, ...]) -> str | None:
 
 CLIENT_MATCH: Final = Check("`name=pattern` pairs", _match_problem)
 MIGRATION_POLICY: Final = Check(", ".join(MIGRATION_POLICIES), _migration_problem)
-REBALANCE_PROTOCOLS: Final = Check("classic, consumer", _protocols_problem)
+REBALANCE_PROTOCOLS: Final = Check("classic, consumer, streams", _protocols_problem)
 GZIP_LEVEL: Final = Check("1 to 9, or -1", _gzip_problem)
 PRINCIPALS: Final = Check("principals, such as `User:alice;User:bob`", _principals_problem)
 THROTTLED_REPLICAS: Final = Check("`*`, or `partition:broker` pairs", _throttled_problem)

@@ -56,7 +56,8 @@ def pair_fields(cls: type[Declared], kio_cls: Any, version: int) -> list[tuple[s
 
 
 def _plain(name: str) -> str:
-    return name.removesuffix("_ms")
+    # Kafka 4.4 calls a field legacy whose place another one takes in the next version.
+    return name.removesuffix("_ms").removesuffix("_legacy")
 
 
 def restrictions(cls: type[Message], kio_cls: Any, version: int) -> Restrict:
