@@ -268,6 +268,8 @@ def delete(group: Group, partitions: Sequence[tuple[str, int]]) -> Decision[Code
         key = partition_key(topic, index)
         if group.offsets.get(key) is not None or group.offsets.is_pending(key):
             keys.append(key)
+    if group.streams is not None:
+        return Decision(codes, tuple(tombstones(group.group_id, keys)))  # it stays, also without members
     return Decision(codes, tuple(removal(group, keys)))
 
 

@@ -315,7 +315,7 @@ def test_a_description_has_the_topology_and_every_members_tasks() -> None:
     assert [(info.name, info.partitions) for info in counting.state_changelog_topics] == [("app-c", 4)]
     assert [member.member_id for member in found.members] == ["a", "b"]
     assert all(member.assignment == member.target_assignment for member in found.members)
-    with pytest.raises(ApiError, match=r"Streams group none not found\."):
+    with pytest.raises(ApiError, match=r"Group none not found\."):
         world.shard.describe_streams_group("none")
 
 

@@ -140,7 +140,7 @@ class StreamsGroups:
             if found is not None and found.generation > 0:
                 before.append((group_key(found.group_id), None))
         else:
-            group = _known(found, request.group_id)
+            group = _known(found, request.group_id, "Streams group")
         settings = self._settings_of(group.group_id)
         member = _member(group, request, settings)
         updated = _updated(member, request, client_id, client_host)
@@ -407,10 +407,10 @@ class _Step:
         return response
 
 
-def _known(group: Group | None, group_id: str) -> StreamsGroup:
+def _known(group: Group | None, group_id: str, noun: str = "Group") -> StreamsGroup:
     """The streams group; raises ApiError if there is none."""
     if group is None:
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{noun} {group_id} not found.")
     if group.streams is None:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
     return group.streams
