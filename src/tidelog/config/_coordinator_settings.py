@@ -48,10 +48,11 @@ class GroupSettings(Settings, area="Groups and offsets"):
             "newer protocol (KIP-848) when such a consumer joins, `downgrade` lets it become a classic group again "
             "when the last one leaves, `bidirectional` allows both, `disabled` neither.")
     group_coordinator_rebalance_protocols: tuple[str, ...] = setting(
-        "group.coordinator.rebalance.protocols", ("classic", "consumer"), one_of=("classic", "consumer"),
-        validator=checks.REBALANCE_PROTOCOLS,
-        doc="Group protocols to serve; without `consumer`, requests of the newer one (KIP-848) are rejected. "
-            "`classic` is required. Kafka 3.9 serves only `classic` by default.")
+        "group.coordinator.rebalance.protocols", ("classic", "consumer", "streams"),
+        one_of=("classic", "consumer", "streams"), validator=checks.REBALANCE_PROTOCOLS,
+        doc="Group protocols to serve; without `consumer`, requests of the newer one (KIP-848) are rejected, without "
+            "`streams` those of streams groups (KIP-1071). `classic` is required. Kafka 3.9 serves only `classic` by "
+            "default.")
     offset_metadata_max_bytes: int = setting(
         "offset.metadata.max.bytes", 4096, importance="high", doc="Longest metadata text of a committed offset.")
     offsets_load_buffer_size: int = setting(

@@ -21,15 +21,46 @@ def check_broker_config(config: BrokerConfig) -> None:
 
 
 def _group_bounds(config: BrokerConfig) -> None:
-    for noun in ("session_timeout", "heartbeat_interval"):
-        least = getattr(config, f"group_consumer_min_{noun}_ms")
-        most = getattr(config, f"group_consumer_max_{noun}_ms")
+    for kind, noun in (
+        ("consumer", "session_timeout"),
+        ("consumer", "heartbeat_interval"),
+        ("streams", "session_timeout"),
+        ("streams", "heartbeat_interval"),
+        ("streams", "assignment_interval"),
+    ):
+        least = getattr(config, f"group_{kind}_min_{noun}_ms")
+        most = getattr(config, f"group_{kind}_max_{noun}_ms")
         name = noun.replace("_", ".")
         _refuse_unless(
             most >= least,
-            f"group.consumer.max.{name}.ms ({most}) must be greater than or equal to group.consumer.min.{name}.ms "
+            f"group.{kind}.max.{name}.ms ({most}) must be greater than or equal to group.{kind}.min.{name}.ms "
             f"({least})",
         )
+
+
+def _streams_groups(config: BrokerConfig) -> None:
+    for noun in ("session_timeout", "heartbeat_interval", "assignment_interval"):
+        value = getattr(config, f"group_streams_{noun}_ms")
+        least = getattr(config, f"group_streams_min_{noun}_ms")
+        most = getattr(config, f"group_streams_max_{noun}_ms")
+        name = noun.replace("_", ".")
+        _refuse_unless(
+            least <= value <= most,
+            f"group.streams.{name}.ms ({value}) must be from group.streams.min.{name}.ms ({least}) to "
+            f"group.streams.max.{name}.ms ({most})",
+        )
+    heartbeat_ms, session_ms = config.group_streams_heartbeat_interval_ms, config.group_streams_session_timeout_ms
+    _refuse_unless(
+        heartbeat_ms < session_ms,
+        f"group.streams.heartbeat.interval.ms ({heartbeat_ms}) must be less than group.streams.session.timeout.ms "
+        f"({session_ms})",
+    )
+    standby, most = config.group_streams_num_standby_replicas, config.group_streams_max_standby_replicas
+    _refuse_unless(
+        standby <= most,
+        f"group.streams.num.standby.replicas ({standby}) must be less than or equal to "
+        f"group.streams.max.standby.replicas ({most})",
+    )
 
 
 def _refuse_unless(condition: bool, text: str) -> None:
@@ -234,6 +265,7 @@ _CHECKS: Final[tuple[Callable[[BrokerConfig], None], ...]] = (
     _replica_fetching,
     _offset_commits,
     _group_bounds,
+    _streams_groups,
     _connections,
     _listeners,
     _prefixes,

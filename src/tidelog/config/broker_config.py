@@ -30,6 +30,7 @@ from tidelog.config._security_settings import (
 )
 from tidelog.config._server_settings import ServerSettings, TopicSettings, ZooKeeperSecuritySettings, ZooKeeperSettings
 from tidelog.config._share_settings import ShareGroupSettings
+from tidelog.config._streams_settings import StreamsGroupSettings
 from tidelog.config.declaration import Setting, parse_settings
 from tidelog.config.errors import ConfigError
 from tidelog.config.kinds import parse_items
@@ -45,6 +46,7 @@ class BrokerConfig(
     ReplicationSettings,
     GroupSettings,
     ShareGroupSettings,
+    StreamsGroupSettings,
     TransactionSettings,
     ZooKeeperSettings,
     ZooKeeperSecuritySettings,

@@ -56,6 +56,22 @@ class GroupConfig(Settings, scope="group"):
         "share.retry.delays", (), validator=checks.RETRY_DELAYS,
         doc="How long a record of a share group waits after its first, second, … delivery, when it was released or its "
             "lock has ended; the last one holds for all later deliveries. Not in Kafka.")
+    streams_session_timeout_ms: int = setting(
+        "streams.session.timeout.ms", 45 * SECOND_MS, at_least=1, synonyms=("group.streams.session.timeout.ms",),
+        doc="Remove a member that sends no heartbeat for this long; for streams groups (KIP-1071).")
+    streams_heartbeat_interval_ms: int = setting(
+        "streams.heartbeat.interval.ms", 5 * SECOND_MS, at_least=1, synonyms=("group.streams.heartbeat.interval.ms",),
+        doc="Heartbeat interval of members; for streams groups (KIP-1071).")
+    streams_num_standby_replicas: int = setting(
+        "streams.num.standby.replicas", 0, at_least=0, synonyms=("group.streams.num.standby.replicas",),
+        doc="Standby tasks for each task with state; for streams groups (KIP-1071).")
+    streams_initial_rebalance_delay_ms: int = setting(
+        "streams.initial.rebalance.delay.ms", 3 * SECOND_MS, at_least=0,
+        synonyms=("group.streams.initial.rebalance.delay.ms",),
+        doc="How long the group without members waits for more of them after the first; for streams groups.")
+    streams_assignment_interval_ms: int = setting(
+        "streams.assignment.interval.ms", SECOND_MS, at_least=0, synonyms=("group.streams.assignment.interval.ms",),
+        doc="Shortest time between two assignments; for streams groups (KIP-1071).")
 
     @property
     def retry_delays_ms(self) -> tuple[int, ...]:
@@ -90,7 +106,7 @@ class ClientMetricsConfig(Settings, scope="subscription"):
 # fmt: on
 
 
-_BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
+_BOUNDS: Final[Mapping[str, tuple[str | None, str]]] = {
     "consumer.session.timeout.ms": ("group_consumer_min_session_timeout_ms", "group_consumer_max_session_timeout_ms"),
     "consumer.heartbeat.interval.ms": (
         "group_consumer_min_heartbeat_interval_ms",
@@ -107,8 +123,18 @@ _BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
         "group_share_min_partition_max_record_locks",
         "group_share_max_partition_max_record_locks",
     ),
+    "streams.session.timeout.ms": ("group_streams_min_session_timeout_ms", "group_streams_max_session_timeout_ms"),
+    "streams.heartbeat.interval.ms": (
+        "group_streams_min_heartbeat_interval_ms",
+        "group_streams_max_heartbeat_interval_ms",
+    ),
+    "streams.assignment.interval.ms": (
+        "group_streams_min_assignment_interval_ms",
+        "group_streams_max_assignment_interval_ms",
+    ),
+    "streams.num.standby.replicas": (None, "group_streams_max_standby_replicas"),
 }
-"""The broker's settings that bound a group's, by field."""
+"""The broker's settings that bound a group's, by field: the least, which may be none, and the most."""
 
 
 def group_values(overrides: Mapping[str, str | None], broker: BrokerConfig) -> dict[str, Any]:
@@ -124,17 +150,17 @@ def checked_group(overrides: Mapping[str, str], broker: BrokerConfig) -> GroupCo
     for name in overrides:
         value = getattr(config, GroupConfig.settings[name].field)
         for bound, is_least in zip(_BOUNDS.get(name, ()), (True, False), strict=False):
+            if bound is None:
+                continue
             limit = getattr(broker, bound)
             if value < limit if is_least else value > limit:
                 relation = "greater" if is_least else "less"
                 text = f"{name} must be {relation} than or equal to {bound.replace('_', '.')} ({limit})"
                 raise ConfigError(text, setting=name)
-    if config.consumer_session_timeout_ms <= config.consumer_heartbeat_interval_ms:
-        text = "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"
-        raise ConfigError(text, setting="consumer.session.timeout.ms")
-    if config.share_session_timeout_ms <= config.share_heartbeat_interval_ms:
-        text = "share.session.timeout.ms must be greater than share.heartbeat.interval.ms"
-        raise ConfigError(text, setting="share.session.timeout.ms")
+    for kind in ("consumer", "share", "streams"):
+        if getattr(config, f"{kind}_session_timeout_ms") <= getattr(config, f"{kind}_heartbeat_interval_ms"):
+            text = f"{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms"
+            raise ConfigError(text, setting=f"{kind}.session.timeout.ms")
     return config
 
 
@@ -154,8 +180,9 @@ def effective_group(overrides: Mapping[str, str], broker: BrokerConfig) -> Group
             continue
         bounds = _BOUNDS.get(name)
         if bounds is not None:
-            least, most = (getattr(broker, bound) for bound in bounds)
-            value = min(max(value, least), most)
+            least, most = bounds
+            value = min(value, getattr(broker, most))
+            value = value if least is None else max(value, getattr(broker, least))
         known[declared.field] = value
     return GroupConfig(**(group_values({}, broker) | known))
 

@@ -28,6 +28,8 @@ from tidelog.groups.schemas import (
     tombstones,
 )
 from tidelog.groups.settings import GroupSettings
+from tidelog.groups.streams.group import StreamsGroup
+from tidelog.groups.streams.schemas import group_tombstones as streams_tombstones
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.offset_commit import CommittedTopic
 from tidelog.wire.primitives import NO_UUID
@@ -67,8 +69,10 @@ CommitCodes = list[tuple[str, list[tuple[int, ErrorCode]]]]
 """Topics of a commit and, for each partition in the order of the request, its index and error code."""
 
 
-def check_committer(group: Group | None, committer: Committer, is_transactional: bool) -> None:
-    """Raise ApiError unless the sender may commit offsets of the group."""
+def check_committer(
+    group: Group | None, committer: Committer, is_transactional: bool, topics: Sequence[CommittedTopic] = ()
+) -> None:
+    """Raise ApiError unless the sender may commit offsets of these topics for the group."""
     generation, member_id, instance_id, knows_epochs, knows_missing_groups = committer
     if group is None:
         if generation < 0:
@@ -84,6 +88,9 @@ def check_committer(group: Group | None, committer: Committer, is_transactional:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "members of the newer protocol need OffsetCommit 9 or later")
         check_consumer_epoch(group.consumer, committer)
         return
+    if group.streams is not None:
+        _check_streams_committer(group.streams, committer, is_transactional, topics)
+        return
     if generation >= 0 or member_id or instance_id is not None:
         group.check_member(member_id, instance_id)
         group.check_generation(generation)
@@ -92,6 +99,37 @@ def check_committer(group: Group | None, committer: Committer, is_transactional:
     if group.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
         # It knows its generation but not its partitions, so it cannot have read any yet.
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def _check_streams_committer(
+    group: StreamsGroup, committer: Committer, is_transactional: bool, topics: Sequence[CommittedTopic]
+) -> None:
+    """A member of an older epoch may commit what its tasks have read, if it has had them since then."""
+    generation, member_id, instance_id, knows_epochs, _ = committer
+    if is_transactional and generation == NO_GENERATION and not member_id and instance_id is None:
+        return
+    member = group.member(member_id)
+    if not is_transactional and not knows_epochs:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "members of streams groups need OffsetCommit 9 or later")
+    try:
+        group.check_commit_epoch(
+            member, generation, ((name, each[0]) for name, partitions in topics for each in partitions)
+        )
+    except ApiError as error:
+        if not is_transactional:
+            raise
+        # TxnOffsetCommit has no error for epochs.
+        raise ApiError(ErrorCode.ILLEGAL_GENERATION, error.message) from None
+
+
+def check_streams_reader(group: StreamsGroup, reader: Committer) -> None:
+    """A member that reads offsets sends its epoch."""
+    member = group.member(reader.member_id)
+    if reader.generation != member.member_epoch:
+        raise ApiError(
+            ErrorCode.STALE_MEMBER_EPOCH,
+            f"{member.member_id} is in epoch {member.member_epoch}, the request says {reader.generation}",
+        )
 
 
 def check_consumer_epoch(group: ConsumerGroup, committer: Committer) -> None:
@@ -120,7 +158,7 @@ def commit(
 
     With `topic_id_of`, each offset is stored with the id that its topic has now.
     """
-    check_committer(group, committer, producer is not None)
+    check_committer(group, committer, producer is not None, topics)
     timers: tuple[SetTimer, ...] = ()
     if group is None:
         prefix = offset_key_prefix(group_id)
@@ -218,7 +256,7 @@ def _fetch(group: Group | None, topic: str, index: int, require_stable: bool, to
 
 def delete(group: Group, partitions: Sequence[tuple[str, int]]) -> Decision[Codes]:
     """Delete offsets of topics that no member reads; raises ApiError if the subscriptions are unknown."""
-    if not group.is_empty and not group.is_consumer_group:
+    if not group.is_empty and not group.is_consumer_group and group.streams is None:
         raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"{group.group_id} has members of type {group.protocol_type}")
     codes: Codes = {}
     keys = []
@@ -230,6 +268,8 @@ def delete(group: Group, partitions: Sequence[tuple[str, int]]) -> Decision[Code
         key = partition_key(topic, index)
         if group.offsets.get(key) is not None or group.offsets.is_pending(key):
             keys.append(key)
+    if group.streams is not None:
+        return Decision(codes, tuple(tombstones(group.group_id, keys)))  # it stays, also without members
     return Decision(codes, tuple(removal(group, keys)))
 
 
@@ -240,7 +280,7 @@ def expired_keys(group: Group, settings: GroupSettings, now_ms: int) -> list[byt
     has members keeps offsets of subscribed topics, and the rest counts from each commit, as long as it is stable.
     """
     retention_ms = settings.offsets_retention_ms
-    if group.consumer is not None:
+    if group.consumer is not None or group.streams is not None:
         return group.offsets.expired(now_ms, retention_ms, None, group.is_subscribed_to)
     if group.protocol_type is None:
         return group.offsets.expired(now_ms, retention_ms, None, _never)
@@ -264,6 +304,8 @@ def removal(group: Group, keys: Sequence[bytes]) -> list[StateRecord]:
     if group.is_empty and not group.pending_members and group.offsets.has_only(keys):
         if group.consumer is not None:
             records += consumer_tombstones(group.group_id)
+        elif group.streams is not None:
+            records += streams_tombstones(group.group_id)
         elif group.generation > 0:
             records.append((group_key(group.group_id), None))
     return records

@@ -24,16 +24,20 @@ from tidelog.groups.classic.states import GroupEvent, GroupState
 from tidelog.groups.classic.syncing import Syncs
 from tidelog.groups.consumer.catalog import Catalog, NoTopics
 from tidelog.groups.consumer.checks import Asker
-from tidelog.groups.consumer.schemas import GROUP_EPOCH, KINDS, RecordKey, read_key
+from tidelog.groups.consumer.schemas import GROUP_EPOCH, KINDS, read_key
 from tidelog.groups.consumer.schemas import group_tombstones as consumer_tombstones
 from tidelog.groups.consumer.service import ConsumerGroups
 from tidelog.groups.consumer.timers import PURPOSES
 from tidelog.groups.offset_requests import Codes, CommitCodes, Committer, PartitionOffset, StoredOffset, TopicId
+from tidelog.groups.records import RecordKey
 from tidelog.groups.schemas import GROUP_KEY_VERSION, OFFSET_KEY_VERSIONS, SchemaError, read_group_value
 from tidelog.groups.settings import GroupSettings, TimeoutsOf
 from tidelog.groups.share import schemas as share_schemas
 from tidelog.groups.share.service import SESSION as SHARE_SESSION
 from tidelog.groups.share.service import MemberTimes, ShareGroups
+from tidelog.groups.streams import schemas as streams_schemas
+from tidelog.groups.streams.service import PURPOSES as STREAMS_PURPOSES
+from tidelog.groups.streams.service import Heartbeat, StreamsGroups, StreamsSettings
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.consumer_group_describe import DescribedGroup as ConsumerDescribedGroup
 from tidelog.wire.messages.consumer_group_heartbeat import (
@@ -45,6 +49,8 @@ from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.join_group import JoinGroupRequest
 from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from tidelog.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from tidelog.wire.messages.streams_group_describe import DescribedGroup as StreamsDescribedGroup
+from tidelog.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from tidelog.wire.messages.sync_group import SyncGroupRequest
 from tidelog.wire.offset_commit import CommittedTopic
 
@@ -74,8 +80,9 @@ class GroupShard:
         catalog: Catalog | None = None,
         timeouts_of: TimeoutsOf | None = None,
         share_times: Callable[[str], MemberTimes] | None = None,
+        streams_settings: Callable[[str], StreamsSettings] | None = None,
     ) -> None:
-        """`share_times` has the settings of a share group for its members."""
+        """`share_times` has the settings of a share group for its members, `streams_settings` of a streams group."""
         self.partition = partition
         self._settings = settings
         self._groups: dict[str, Group] = {}
@@ -92,6 +99,8 @@ class GroupShard:
         self._consumers = ConsumerGroups(settings, timeouts_of, catalog or NoTopics(), new_id, self._groups.get)
         self.shares = ShareGroups(catalog or NoTopics(), share_times or (lambda _group_id: MemberTimes()))
         """The share groups; their requests go there, but for those that create a group."""
+        settings_of = streams_settings or (lambda _group_id: StreamsSettings())
+        self._streams = StreamsGroups(catalog or NoTopics(), settings_of)
 
     # --- replay ---
 
@@ -122,6 +131,8 @@ class GroupShard:
                 self._replay_consumer(read_key(key), value)
             elif kind in share_schemas.KINDS:
                 self.shares.replay(share_schemas.read_key(key), value)
+            elif kind in streams_schemas.KINDS:
+                self._replay_streams(streams_schemas.read_key(key), value)
             else:
                 logger.debug("a record with key version %d is skipped", kind)
         except (struct.error, IndexError, UnicodeDecodeError, SchemaError):
@@ -157,6 +168,15 @@ class GroupShard:
         self._consumers.replay(group, key, value)
         self._drop_if_unused(group)
 
+    def _replay_streams(self, key: RecordKey, value: bytes | None) -> None:
+        group = self._groups.get(key.group_id)
+        if group is None:
+            if value is None:
+                return
+            group = self._create(key.group_id)
+        self._streams.replay(group, key, value)
+        self._drop_if_unused(group)
+
     def replay_end_transaction(self, producer_id: int, _producer_epoch: int, is_commit: bool) -> None:
         for group in list(self._groups.values()):
             if group.offsets.has_pending_of(producer_id):
@@ -185,6 +205,7 @@ class GroupShard:
         if (
             group.state is GroupState.EMPTY
             and group.consumer is None
+            and group.streams is None
             and group.generation == 0
             and group.offsets.is_empty
             and not group.pending_members
@@ -206,6 +227,7 @@ class GroupShard:
             for member in group.members.values():
                 effects.keep_alive(group, member)
             effects.timers += self._consumers.timers(group)
+            effects.timers += self._streams.timers(group)
         effects.timers += self.shares.timers()
         effects.timers.append(SetTimer(EXPIRY, self._settings.offsets_retention_check_interval_ms))
         return effects.decide()
@@ -228,6 +250,8 @@ class GroupShard:
             return effects.decide()
         if group.consumer is not None and purpose in PURPOSES:
             return self._consumers.on_timer(group.consumer, purpose, member_id, now_ms)
+        if group.streams is not None and purpose in STREAMS_PURPOSES:
+            return self._streams.on_timer(group.streams, purpose, member_id, now_ms)
         if purpose == SESSION:
             return self._departures.on_session_timeout(group, member_id, now_ms)
         if purpose == JOIN:
@@ -250,13 +274,18 @@ class GroupShard:
             if self.shares.get(request.group_id) is not None:
                 return Decision(join_error(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             group = self._create(request.group_id)
-        if group.consumer is None:
-            return self._joins.join(group, request, joiner, respond, now_ms)
-        if not group.consumer.is_empty:
-            return self._consumers.classic.join(group.consumer, request, joiner)
-        # The consumer group is empty: it becomes a classic group.
+        newer: Sequence[StateRecord] = ()
+        if group.consumer is not None:
+            if not group.consumer.is_empty:
+                return self._consumers.classic.join(group.consumer, request, joiner)
+            newer = consumer_tombstones(group.group_id)
+        elif group.streams is not None:
+            if not group.streams.is_empty:
+                return Decision(join_error("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            newer = streams_schemas.group_tombstones(group.group_id)
+        # An empty group of a newer protocol becomes a classic group.
         decision = self._joins.join(group, request, joiner, respond, now_ms)
-        return decision._replace(records=(*consumer_tombstones(group.group_id), *decision.records))
+        return decision._replace(records=(*newer, *decision.records)) if newer else decision
 
     def sync(self, request: SyncGroupRequest, respond: Respond, _now_ms: int) -> Decision[Any]:
         """Get the assignment; answered when the leader's assignment is stored."""
@@ -290,6 +319,17 @@ class GroupShard:
         """Join, stay in or leave a share group (KIP-932)."""
         self.check_may_share(request.group_id)
         return self.shares.heartbeat(request, client_id, client_host, now_ms)
+
+    def streams_heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, now_ms: int
+    ) -> Decision[Heartbeat]:
+        """Join, stay in or leave a streams group (KIP-1071)."""
+        if self.shares.get(request.group_id) is not None:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a streams group.")
+        return self._streams.heartbeat(self._groups.get(request.group_id), request, client_id, client_host, now_ms)
+
+    def describe_streams_group(self, group_id: str) -> StreamsDescribedGroup:
+        return self._streams.describe(self._groups.get(group_id), group_id)
 
     def check_may_share(self, group_id: str) -> None:
         """Raise ApiError if a group of another kind has this name."""
@@ -358,6 +398,8 @@ class GroupShard:
         group = self._groups.get(group_id)
         if reader is not None and group is not None and group.consumer is not None:
             offset_requests.check_consumer_epoch(group.consumer, reader)
+        if reader is not None and group is not None and group.streams is not None:
+            offset_requests.check_streams_reader(group.streams, reader)
         return group
 
     def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]], _now_ms: int) -> Decision[Codes]:
@@ -444,7 +486,7 @@ class GroupShard:
     def describe(self, group_id: str) -> DescribedGroup:
         """A group and its members; a group that does not exist is Dead, without an error."""
         group = self._groups.get(group_id)
-        if group is None or group.consumer is not None:
+        if group is None or group.consumer is not None or group.streams is not None:
             dead = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
             what = "not found" if group is None else "is not a classic group"
             dead.error_message = f"Group {group_id} {what}."

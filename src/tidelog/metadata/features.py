@@ -40,7 +40,7 @@ FEATURES: Final[Mapping[str, Feature]] = {
     for feature in (
         Feature(GROUP_VERSION, 1, implied=1),
         Feature(SHARE_VERSION, 1),
-        Feature(STREAMS_VERSION, 0),
+        Feature(STREAMS_VERSION, 1),
         Feature(TRANSACTION_VERSION, 0),
     )
 }

@@ -34,6 +34,12 @@ SHARE_GROUPS: Final[dict[int, Versions]] = {
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: (0, 0),
 }
 """Share groups (KIP-932) as Kafka 4.4 serves them."""
+STREAMS_GROUPS: Final[dict[int, Versions]] = {
+    ApiKey.STREAMS_GROUP_HEARTBEAT: (0, 1),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (0, 1),
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: (0, 0),
+}
+"""Streams groups (KIP-1071, KIP-1331) as Kafka 4.4 serves them."""
 OUR_OWN: Final[dict[int, Versions]] = {
     # What Kafka 4.4 serves besides.
     ApiKey.PRODUCE: (0, 13),
@@ -60,6 +66,7 @@ OUR_OWN: Final[dict[int, Versions]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
     **SHARE_GROUPS,
+    **STREAMS_GROUPS,
 }
 
 

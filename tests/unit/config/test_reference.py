@@ -22,7 +22,7 @@ OTHER_DEFAULTS: Final = {
     "listeners": "PLAINTEXT://127.0.0.1:9092",
     "log.dirs": "./tidelog-data",
     "log.dir": "",
-    "group.coordinator.rebalance.protocols": "classic,consumer",
+    "group.coordinator.rebalance.protocols": "classic,consumer,streams",
 }
 ABSENT: Final = (
     # KRaft
@@ -57,7 +57,7 @@ OUR_OWN: Final = {
 }
 
 
-OF_LATER_VERSIONS: Final = ("group.share.", "share.coordinator.")
+OF_LATER_VERSIONS: Final = ("group.share.", "group.streams.", "share.coordinator.")
 """Share groups (KIP-932), which Kafka 3.9 documents under other names, if at all."""
 
 

@@ -13,8 +13,9 @@ from tidelog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopi
 from tidelog.wire.schema import Message, Struct
 
 # What Kafka 3.9 advertises in ZooKeeper mode, what its brokers say to each other there, the requests of the newer group
-# protocol, the metrics of clients, ListConfigResources, DescribeTopicPartitions, and the requests of share groups.
-_SERVED = {*range(52), *range(55, 70), *range(71, 80), *range(83, 88), *range(90, 93)}
+# protocol, the metrics of clients, ListConfigResources, DescribeTopicPartitions, and the requests of share groups and
+# streams groups.
+_SERVED = {*range(52), *range(55, 70), *range(71, 80), *range(83, 94)}
 
 
 def _structs(cls: type[Declared]) -> set[type[Declared]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.coordinators.edge import CoordinatorEdge, EdgeParts
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tidelog.coordination import CoordinatorRuntime
     from tidelog.groups import GroupSettings, GroupShard
     from tidelog.groups.share.service import MemberTimes
+    from tidelog.groups.streams.service import StreamsSettings
     from tidelog.replication.replica_manager import ReplicaManager
     from tidelog.security.authorizer import AclAuthorizer
 
@@ -45,6 +47,7 @@ def group_coordinator(
 
         config, replica_manager = parts.settings.config, parts.replica_manager
         settings = _settings_of(config)
+        streams_settings = _streams_settings(config)
         catalog = ImageCatalog(parts.image, authorizer)
 
         def timeouts_of(group_id: str) -> ConsumerTimeouts:
@@ -58,8 +61,15 @@ def group_coordinator(
         def share_times_of(group_id: str) -> MemberTimes:
             return _share_times(effective_group(entities.overrides(GROUPS, group_id), parts.settings.config), config)
 
+        def streams_settings_of(group_id: str) -> StreamsSettings:
+            """A group's own settings, or the broker's."""
+            own = entities.overrides(GROUPS, group_id) if entities.has_any(GROUPS) else None
+            return _own_streams_settings(parts.settings.config, own) if own else streams_settings
+
         return CoordinatorRuntime(
-            lambda partition: GroupShard(partition, settings, _new_id, catalog, timeouts_of, share_times_of),
+            lambda partition: GroupShard(
+                partition, settings, _new_id, catalog, timeouts_of, share_times_of, streams_settings_of
+            ),
             edge.append,
             edge.await_commit,
             parts.clock,
@@ -104,6 +114,30 @@ def _share_times(group: GroupConfig, config: BrokerConfig) -> MemberTimes:
         session_timeout_ms=group.share_session_timeout_ms,
         heartbeat_interval_ms=group.share_heartbeat_interval_ms,
         size_max=config.group_share_max_size,
+    )
+
+
+def _streams_settings(config: BrokerConfig) -> StreamsSettings:
+    from tidelog.groups.streams.service import StreamsSettings
+
+    return StreamsSettings(
+        session_timeout_ms=config.group_streams_session_timeout_ms,
+        heartbeat_interval_ms=config.group_streams_heartbeat_interval_ms,
+        size_max=config.group_streams_max_size,
+        standby_count=config.group_streams_num_standby_replicas,
+        initial_delay_ms=config.group_streams_initial_rebalance_delay_ms,
+        assignment_interval_ms=config.group_streams_assignment_interval_ms,
+    )
+
+
+def _own_streams_settings(config: BrokerConfig, overrides: Mapping[str, str]) -> StreamsSettings:
+    own = effective_group(overrides, config)
+    return _streams_settings(config)._replace(
+        session_timeout_ms=own.streams_session_timeout_ms,
+        heartbeat_interval_ms=own.streams_heartbeat_interval_ms,
+        standby_count=own.streams_num_standby_replicas,
+        initial_delay_ms=own.streams_initial_rebalance_delay_ms,
+        assignment_interval_ms=own.streams_assignment_interval_ms,
     )
 
 

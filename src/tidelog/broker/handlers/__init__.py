@@ -102,9 +102,14 @@ def handlers() -> Mapping[int, Route]:
             Route(ApiKey.WRITE_SHARE_GROUP_STATE, versions(0, 1), "share_states:handle_write"),
             Route(ApiKey.DELETE_SHARE_GROUP_STATE, versions(0, 0), "share_states:handle_delete"),
             Route(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, versions(0, 1), "share_states:handle_summary"),
+            Route(ApiKey.STREAMS_GROUP_HEARTBEAT, versions(0, 1), "streams_groups:handle_heartbeat"),
+            Route(ApiKey.STREAMS_GROUP_DESCRIBE, versions(0, 1), "streams_groups:handle_describe"),
             Route(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, versions(0, 1), "share_offsets:handle_describe"),
             Route(ApiKey.ALTER_SHARE_GROUP_OFFSETS, versions(0, 0), "share_offsets:handle_alter"),
             Route(ApiKey.DELETE_SHARE_GROUP_OFFSETS, versions(0, 0), "share_offsets:handle_delete"),
+            Route(
+                ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, versions(0, 0), "streams_groups:handle_description"
+            ),
         )
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.coordinators.replies import settled
 from tidelog.broker.handlers._parts import in_parts
-from tidelog.metadata.features import GROUP_VERSION
+from tidelog.metadata.features import GROUP_VERSION, STREAMS_VERSION
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -60,4 +60,14 @@ def check_consumer_protocol(context: Context) -> None:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{GROUP_VERSION} is at level 0: the cluster has no such groups")
     if "consumer" not in context.node.config.group_coordinator_rebalance_protocols:
         text = "group.coordinator.rebalance.protocols does not name the consumer protocol"
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
+
+
+def check_streams_protocol(context: Context) -> None:
+    """Streams groups (KIP-1071) can be switched off; their requests then count as unknown."""
+    if context.node.features.level(STREAMS_VERSION) < 1:
+        text = f"{STREAMS_VERSION} is at level 0: the cluster has no streams groups (tidelog features upgrade)"
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
+    if "streams" not in context.node.config.group_coordinator_rebalance_protocols:
+        text = "group.coordinator.rebalance.protocols does not name the streams protocol"
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)

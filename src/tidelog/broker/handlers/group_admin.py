@@ -32,11 +32,9 @@ from tidelog.wire.messages.offset_delete import (
 if TYPE_CHECKING:
     from tidelog.broker.handlers._groups import GroupOperation
     from tidelog.broker.serving.context import Context
-    from tidelog.groups import Group
 
 
 _CLASSIC: Final = "classic"
-_CONSUMER: Final = "consumer"
 _DEAD: Final = "Dead"
 _MISSING_IS_ERROR_FROM: Final = 6
 _SHARE: Final = "share"
@@ -56,13 +54,13 @@ async def handle_list(request: ListGroupsRequest, context: Context) -> ListGroup
             AclOperation.DESCRIBE, AclResourceType.GROUP, group.group_id, is_logged=False
         ):
             continue
-        if (not states or group.state_name.lower() in states) and (not types or _kind(group) in types):
+        if (not states or group.state_name.lower() in states) and (not types or group.kind in types):
             response.groups.append(
                 ListedGroup(
                     group_id=group.group_id,
-                    protocol_type=group.protocol_type or ("" if group.consumer is None else _CONSUMER),
+                    protocol_type=group.protocol_type or ("" if group.kind == _CLASSIC else group.kind),
                     group_state=group.state_name,
-                    group_type=_kind(group),
+                    group_type=group.kind,
                 )
             )
         await context.pause()
@@ -82,10 +80,6 @@ async def handle_list(request: ListGroupsRequest, context: Context) -> ListGroup
             )
         await context.pause()
     return response
-
-
-def _kind(group: Group) -> str:
-    return _CLASSIC if group.consumer is None else _CONSUMER
 
 
 async def handle_describe(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:

@@ -25,8 +25,12 @@ _GROUP_STATES: Final = {
     "Empty": "numgroupsempty",
     "Dead": "numgroupsdead",
 }
-_NEWER: Final = {"Assigning": "CompletingRebalance", "Reconciling": "PreparingRebalance"}
-"""States of the newer protocol, by what they are in the older one: Kafka 3.9's gauges have only those."""
+_NEWER: Final = {
+    "Assigning": "CompletingRebalance",
+    "NotReady": "PreparingRebalance",
+    "Reconciling": "PreparingRebalance",
+}
+"""States of the newer protocols, by what they are in the older one: Kafka 3.9's gauges have only those."""
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
 _NAME: Final = "kafka_coordinator_group_groupmetadatamanager"
 _OFFSET_LABELS: Final = ("consumergroup", "topic", "partition")
@@ -62,7 +66,7 @@ class CoordinatorFamilies:
         yield gauges(
             "kafka_consumergroup_members",
             "Members of a group.",
-            ((labels_text(("consumergroup",), (group.group_id,)), _member_count(group)) for group in groups),
+            ((labels_text(("consumergroup",), (group.group_id,)), group.member_count) for group in groups),
         )
         yield Family(
             "tidelog_consumergroup",
@@ -73,7 +77,7 @@ class CoordinatorFamilies:
                     "_info",
                     labels_text(
                         ("consumergroup", "state", "protocol"),
-                        (group.group_id, _state(group), "classic" if group.consumer is None else "consumer"),
+                        (group.group_id, group.state_name, group.kind),
                     ),
                     1,
                 )
@@ -82,7 +86,7 @@ class CoordinatorFamilies:
         )
         counts: Counter[str] = Counter()
         for group in groups:
-            state = _state(group)
+            state = group.state_name
             counts[_NEWER.get(state, state)] += 1
         yield gauge(f"{_NAME}_numgroups", "Groups.", len(groups))
         for state, suffix in _GROUP_STATES.items():
@@ -125,19 +129,11 @@ class CoordinatorFamilies:
         )
 
 
-def _member_count(group: Group) -> int:
-    return len(group.members) if group.consumer is None else len(group.consumer.members)
-
-
-def _state(group: Group) -> str:
-    return group.state.value if group.consumer is None else group.consumer.state_name
-
-
 def waiting_in_groups(node: Node) -> dict[str, int]:
     """By Kafka's names: groups that wait for members to join or for their assignment, and members whose time runs."""
     rebalances = heartbeats = 0
     for shard in node.groups.shards():
         for group in shard.groups():
-            rebalances += _NEWER.get(_state(group), _state(group)) in _REBALANCING
-            heartbeats += _member_count(group)
+            rebalances += _NEWER.get(group.state_name, group.state_name) in _REBALANCING
+            heartbeats += group.member_count
     return {"Rebalance": rebalances, "Heartbeat": heartbeats}

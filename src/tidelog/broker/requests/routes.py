@@ -46,12 +46,13 @@ _ELEMENTS_MAX: Final[Mapping[int, int]] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: 20_000,
     ApiKey.WRITE_TXN_MARKERS: 20_000,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: 20_000,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: 20_000,
     ApiKey.LEADER_AND_ISR: 2_000_000,
     ApiKey.UPDATE_METADATA: 2_000_000,
     ApiKey.STOP_REPLICA: 2_000_000,
 }
 """Where a request must be carried out at once, because half of it would be of no use: what takes some milliseconds.
-Members name a handful of protocols, groups have five states, and few groups or transactions span 20,000 partitions.
+Members name a handful of protocols, groups have six states, and few groups or transactions span 20,000 partitions.
 The controller's requests are carried out in slices, and list a few brokers for each of 200,000 partitions."""
 
 _SMALL_REQUEST_BYTES: Final = 2048

@@ -32,7 +32,7 @@ OTHER_DEFAULTS: Final = {
     "listeners": "a broker that is just tried out serves this machine only",
     "log.dirs": "data is kept where the broker was started, not in a directory that a restart of the machine empties",
     "log.dir": "the default is that of `log.dirs`",
-    "group.coordinator.rebalance.protocols": "the protocol of KIP-848 is served, as from Kafka 4.0 on",
+    "group.coordinator.rebalance.protocols": "the protocols of KIP-848 and KIP-1071 are served, as from Kafka 4.2 on",
     "group.initial.rebalance.delay.ms": "a broker alone does not wait; in a cluster as in Kafka",
 }
 """Settings whose default is not Kafka's, and why."""

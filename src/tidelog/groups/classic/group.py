@@ -15,6 +15,7 @@ from tidelog.groups.classic.states import GroupEvent, GroupState, advance
 from tidelog.groups.consumer.group import ConsumerGroup
 from tidelog.groups.offsets import OffsetStore
 from tidelog.groups.schemas import NO_TIMESTAMP, GroupValue, offset_key_prefix
+from tidelog.groups.streams.group import StreamsGroup
 from tidelog.groups.subscription import CONSUMER_PROTOCOL, subscribed_topics
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -44,6 +45,7 @@ class Group:
         "state",
         "state_since_ms",
         "static_members",
+        "streams",
         "subscribed_topics",
     )
 
@@ -68,6 +70,8 @@ class Group:
         self.offsets = OffsetStore()
         self.consumer: ConsumerGroup | None = None
         """The members, if the group uses the newer protocol; `members` is then empty."""
+        self.streams: StreamsGroup | None = None
+        """The members, if it is a streams group; the others are then empty."""
         self.initial_delay_ms = 0
         self.initial_delay_left_ms: int | None = None
         """While the first rebalance waits for more members: how much longer it may be delayed; else None."""
@@ -110,13 +114,31 @@ class Group:
 
     @property
     def is_empty(self) -> bool:
-        """It has no members of either protocol."""
-        return self.state is _EMPTY and (self.consumer is None or self.consumer.is_empty)
+        """It has no members of any protocol."""
+        return (
+            self.state is _EMPTY
+            and (self.consumer is None or self.consumer.is_empty)
+            and (self.streams is None or self.streams.is_empty)
+        )
 
     @property
     def state_name(self) -> str:
         """The state's name as clients see it."""
-        return self.state.value if self.consumer is None else self.consumer.state_name
+        newer = self.consumer or self.streams
+        return self.state.value if newer is None else newer.state_name
+
+    @property
+    def kind(self) -> str:
+        """Its type as clients see it."""
+        if self.streams is not None:
+            return "streams"
+        return "classic" if self.consumer is None else "consumer"
+
+    @property
+    def member_count(self) -> int:
+        """How many members it has, of whichever protocol."""
+        newer = self.consumer or self.streams
+        return len(self.members if newer is None else newer.members)
 
     # --- members ---
 
@@ -256,6 +278,8 @@ class Group:
         """Whether a member is subscribed to a topic; True if the subscriptions are unknown."""
         if self.consumer is not None:
             return self.consumer.is_subscribed_to(topic)
+        if self.streams is not None:
+            return self.streams.is_subscribed_to(topic)
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def _find_subscribed_topics(self) -> frozenset[str] | None:

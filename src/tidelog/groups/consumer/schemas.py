@@ -10,13 +10,11 @@ key 8   group, member   a member's current assignment, and the partitions it is 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from tidelog.coordination import StateRecord
-from tidelog.groups.schemas import SchemaError
-from tidelog.wire.errors import WireError
+from tidelog.groups.records import RecordForm
 from tidelog.wire.schema import Message, Struct, array, blob, int8, int32, string, uuid
 from tidelog.wire.schema import struct as nested
 
@@ -28,9 +26,6 @@ TARGET: Final = 7
 CURRENT: Final = 8
 KINDS: Final = frozenset({GROUP_EPOCH, TOPICS, MEMBER, TARGET_EPOCH, TARGET, CURRENT})
 _OF_MEMBERS: Final = frozenset({MEMBER, TARGET, CURRENT})
-_VERSION: Final = b"\0\0"
-_HEAD: Final = struct.Struct(">hh")
-_LENGTH: Final = struct.Struct(">h")
 
 Assignment: TypeAlias = Mapping[bytes, frozenset[int]]
 """Partitions by topic id; never changed once made, and without empty entries."""
@@ -108,51 +103,10 @@ VALUES: Final[Mapping[int, type[Message]]] = {
     CURRENT: CurrentValue,
 }
 
-
-class RecordKey(NamedTuple):
-    """The key of a record; `member_id` is empty for records of the group as a whole."""
-
-    kind: int
-    group_id: str
-    member_id: str
-
-
-def read_key(key: bytes) -> RecordKey:
-    """Decode a key; raises SchemaError if it is malformed."""
-    try:
-        kind, length = _HEAD.unpack_from(key)
-        end = _HEAD.size + length
-        group_id = key[_HEAD.size : end].decode()
-        member_id = ""
-        if kind in _OF_MEMBERS:
-            (length,) = _LENGTH.unpack_from(key, end)
-            start, end = end + _LENGTH.size, end + _LENGTH.size + length
-            member_id = key[start:end].decode()
-    except (struct.error, UnicodeDecodeError) as error:
-        raise SchemaError(f"the key cannot be read: {error}") from None
-    if end != len(key):
-        raise SchemaError(f"a key of {len(key)} bytes claims {end} bytes")
-    return RecordKey(kind, group_id, member_id)
-
-
-def read_value(kind: int, value: bytes) -> Message:
-    """Decode a value; raises SchemaError if it is malformed or of an unknown version."""
-    if value[:2] != _VERSION:
-        raise SchemaError(f"the value has unknown version {value[:2].hex()}")
-    try:
-        return VALUES[kind].decode(value, 0, 2)
-    except WireError as error:
-        raise SchemaError(str(error)) from None
-
-
-def record(kind: int, group_id: str, member_id: str, value: Message | None) -> StateRecord:
-    """A record to append. A null value is a tombstone: it removes the key."""
-    name = group_id.encode()
-    key = _HEAD.pack(kind, len(name)) + name
-    if kind in _OF_MEMBERS:
-        member = member_id.encode()
-        key += _LENGTH.pack(len(member)) + member
-    return key, None if value is None else _VERSION + value.encode(0)
+_FORM: Final = RecordForm(VALUES, _OF_MEMBERS)
+read_key = _FORM.read_key
+read_value = _FORM.read_value
+record = _FORM.record
 
 
 def to_partitions(assignment: Assignment) -> list[TopicPartitions]:

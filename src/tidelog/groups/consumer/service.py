@@ -18,6 +18,7 @@ from tidelog.groups.consumer.progress import Progress, preferred_assignor
 from tidelog.groups.consumer.requests import ConsumerRequests
 from tidelog.groups.consumer.schemas import Assignment
 from tidelog.groups.consumer.timers import REVOCATION, SESSION, set_timer
+from tidelog.groups.records import RecordKey
 from tidelog.groups.schemas import SchemaError, group_key
 from tidelog.groups.settings import GroupSettings, TimeoutsOf
 from tidelog.groups.subscription import CONSUMER_PROTOCOL
@@ -57,7 +58,7 @@ class ConsumerGroups:
         self.classic = ClassicMembers(settings, catalog, progress, new_id)
         """For the requests of classic members."""
 
-    def replay(self, group: Group, key: schemas.RecordKey, value: bytes | None) -> None:
+    def replay(self, group: Group, key: RecordKey, value: bytes | None) -> None:
         """Apply a record of a group's members; one that cannot be read is skipped."""
         if key.kind == schemas.GROUP_EPOCH and value is None:
             group.consumer = None
@@ -92,6 +93,8 @@ class ConsumerGroups:
         before: list[StateRecord] = []
         if group is not None and group.consumer is None:
             check_request(request, asker)
+            if group.streams is not None:
+                raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
             if group.state is not GroupState.EMPTY:
                 return self._upgrade(group, request, asker, now_ms)
             if group.generation > 0:

@@ -10,14 +10,11 @@ key 15  group           the partitions whose state is initialized, is being init
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.coordination import StateRecord
-from tidelog.groups.consumer.schemas import RecordKey, TargetValue, TopicPartitions
-from tidelog.groups.schemas import SchemaError
-from tidelog.wire.errors import WireError
+from tidelog.groups.consumer.schemas import TargetValue, TopicPartitions
+from tidelog.groups.records import RecordForm
 from tidelog.wire.schema import Message, Struct, array, int8, int32, int64, string, uuid
 
 MEMBER: Final = 10
@@ -28,9 +25,6 @@ CURRENT: Final = 14
 STATE_PARTITIONS: Final = 15
 KINDS: Final = frozenset({MEMBER, GROUP_EPOCH, TARGET_EPOCH, TARGET, CURRENT, STATE_PARTITIONS})
 _OF_MEMBERS: Final = frozenset({MEMBER, TARGET, CURRENT})
-_VERSION: Final = b"\0\0"
-_HEAD: Final = struct.Struct(">hh")
-_LENGTH: Final = struct.Struct(">h")
 
 
 class MemberValue(Message, api_key=-1, versions=(0, 0), flexible_from=0):
@@ -83,40 +77,7 @@ VALUES: Final[Mapping[int, type[Message]]] = {
     STATE_PARTITIONS: StatePartitionsValue,
 }
 
-
-def read_key(key: bytes) -> RecordKey:
-    """Decode a key; raises SchemaError if it is malformed."""
-    try:
-        kind, length = _HEAD.unpack_from(key)
-        end = _HEAD.size + length
-        group_id = key[_HEAD.size : end].decode()
-        member_id = ""
-        if kind in _OF_MEMBERS:
-            (length,) = _LENGTH.unpack_from(key, end)
-            start, end = end + _LENGTH.size, end + _LENGTH.size + length
-            member_id = key[start:end].decode()
-    except (struct.error, UnicodeDecodeError) as error:
-        raise SchemaError(f"the key cannot be read: {error}") from None
-    if end != len(key):
-        raise SchemaError(f"a key of {len(key)} bytes claims {end} bytes")
-    return RecordKey(kind, group_id, member_id)
-
-
-def read_value(kind: int, value: bytes) -> Message:
-    """Decode a value; raises SchemaError if it is malformed or of an unknown version."""
-    if value[:2] != _VERSION:
-        raise SchemaError(f"the value has unknown version {value[:2].hex()}")
-    try:
-        return VALUES[kind].decode(value, 0, 2)
-    except WireError as error:
-        raise SchemaError(str(error)) from None
-
-
-def record(kind: int, group_id: str, member_id: str, value: Message | None) -> StateRecord:
-    """A record to append. A null value is a tombstone: it removes the key."""
-    name = group_id.encode()
-    key = _HEAD.pack(kind, len(name)) + name
-    if kind in _OF_MEMBERS:
-        member = member_id.encode()
-        key += _LENGTH.pack(len(member)) + member
-    return key, None if value is None else _VERSION + value.encode(0)
+_FORM: Final = RecordForm(VALUES, _OF_MEMBERS)
+read_key = _FORM.read_key
+read_value = _FORM.read_value
+record = _FORM.record

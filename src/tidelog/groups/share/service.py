@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.coordination import CancelTimer, Decision, SetTimer, StateRecord
 from tidelog.groups.consumer.catalog import Catalog
-from tidelog.groups.consumer.schemas import Assignment, RecordKey, TargetValue, to_partitions
+from tidelog.groups.consumer.schemas import Assignment, TargetValue, to_partitions
+from tidelog.groups.records import RecordKey
 from tidelog.groups.schemas import SchemaError
 from tidelog.groups.share import schemas
 from tidelog.groups.share.assignor import assign_simple
