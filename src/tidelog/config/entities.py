@@ -56,6 +56,12 @@ class GroupConfig(Settings, scope="group"):
         "share.retry.delays", (), validator=checks.RETRY_DELAYS,
         doc="How long a record of a share group waits after its first, second, … delivery, when it was released or its "
             "lock has ended; the last one holds for all later deliveries. Not in Kafka.")
+    errors_deadletterqueue_topic_name: str = setting(
+        "errors.deadletterqueue.topic.name", "",
+        doc="The topic that gets what a share group has rejected, or was delivered too often (KIP-1191); empty: none.")
+    errors_deadletterqueue_copy_record_enable: bool = setting(
+        "errors.deadletterqueue.copy.record.enable", False,
+        doc="Copy key and value of a dead letter's record; without it, the headers say where the record is.")
 
     @property
     def retry_delays_ms(self) -> tuple[int, ...]:
