@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from tests.integration.raw_client import RawClient
+from tidelog.client import Admin, ConfigChange, ConfigResource, Producer, ResourceType
 from tidelog.records.batch import iterate_batches, iterate_records
+from tidelog.testing import Broker, Cluster
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import share_acknowledge as acknowledging
 from tidelog.wire.messages import share_fetch as fetching
@@ -169,3 +171,50 @@ def _delivered(data: fetching.PartitionData) -> Delivered:
         for record in iterate_records(records, position)
         if record.offset in counts
     ]
+
+
+# --- around members ---
+
+
+def write(servers: str, topic: str, *values: str) -> None:
+    with Producer(bootstrap_servers=servers) as producer:
+        for value in values:
+            producer.send(topic, value.encode(), partition=0)
+
+
+def set_up(broker: Broker | Cluster, group: str, **settings: str) -> None:
+    """Give a group settings of its own, which the broker follows by the time of the next request."""
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        changes = [ConfigChange(name, value) for name, value in settings.items()]
+        admin.incremental_alter_configs({ConfigResource(ResourceType.GROUP, group): changes})
+
+
+def leader_of(cluster: Cluster) -> int:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        leader = cluster.leader_of("work", 0)
+        if leader >= 0 and cluster.is_running(leader):
+            return leader
+        time.sleep(0.1)
+    raise AssertionError("the partition has no leader")
+
+
+def join_anywhere(cluster: Cluster, name: str) -> None:
+    """Send the first heartbeat to each broker until its coordinator takes it."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for broker_id in cluster.broker_ids:
+            port = int(cluster.address_of(broker_id).rpartition(":")[2])
+            with ShareMember(port, "work", "group", name) as member:
+                if member.heartbeat() is ErrorCode.NONE:
+                    return
+        time.sleep(0.2)
+    raise AssertionError("no broker coordinates the group")
+
+
+def until_ready(member: ShareMember) -> None:
+    deadline = time.monotonic() + 30
+    while any(member.codes):
+        assert time.monotonic() < deadline, member.codes
+        time.sleep(0.1)
+        member.fetch(epoch=0)

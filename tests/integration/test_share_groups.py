@@ -9,8 +9,20 @@ from itertools import count
 import pytest
 
 from tests.effort import usually
-from tests.integration.share_client import ACCEPT, GAP, REJECT, RELEASE, RENEW, ShareMember
-from tidelog.client import Admin, ConfigChange, ConfigResource, Producer, ResourceType, TopicPartition
+from tests.integration.share_client import (
+    ACCEPT,
+    GAP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    ShareMember,
+    join_anywhere,
+    leader_of,
+    set_up,
+    until_ready,
+    write,
+)
+from tidelog.client import Admin, Producer, TopicPartition
 from tidelog.testing import Broker, Cluster
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.alter_share_group_offsets import (
@@ -40,12 +52,6 @@ def new_topic(broker: Broker) -> str:
     name = f"work-{next(_numbers)}"
     broker.create_topic(name)
     return name
-
-
-def write(servers: str, topic: str, *values: str) -> None:
-    with Producer(bootstrap_servers=servers) as producer:
-        for value in values:
-            producer.send(topic, value.encode(), partition=0)
 
 
 def member(broker: Broker, topic: str, name: str = "a") -> ShareMember:
@@ -96,13 +102,6 @@ def test_a_fetch_waits_for_new_records_and_for_released_ones(broker: Broker) -> 
         assert ann.fetch(wait_ms=5_000) == [(0, b"x", 1)]
         assert bob.fetch(wait_ms=30_000) == [(0, b"x", 2)], "the lock of the other has timed out"
         assert time.monotonic() - began < 10
-
-
-def set_up(broker: Broker, group: str, **settings: str) -> None:
-    """Give a group settings of its own, which the broker follows by the time of the next request."""
-    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-        changes = [ConfigChange(name, value) for name, value in settings.items()]
-        admin.incremental_alter_configs({ConfigResource(ResourceType.GROUP, group): changes})
 
 
 def test_a_released_record_waits_as_long_as_the_group_or_the_release_says(broker: Broker) -> None:
@@ -332,12 +331,12 @@ def test_a_new_leader_goes_on_where_the_old_one_was_killed(kills: int) -> None:
         confirmed: set[int] = set()
         written = 0
         for turn in range(kills):
-            leader = _leader(cluster)
+            leader = leader_of(cluster)
             port = int(cluster.address_of(leader).rpartition(":")[2])
             with ShareMember(port, "work", "group", f"m{turn}").join(has_coordinator=False) as ann:
-                _join_anywhere(cluster, f"m{turn}")
+                join_anywhere(cluster, f"m{turn}")
                 ann.fetch(epoch=0)
-                _until_ready(ann)
+                until_ready(ann)
                 write(cluster.bootstrap_servers, "work", *[str(written + each) for each in range(6)])
                 written += 6
                 found = ann.fetch_some()
@@ -356,9 +355,9 @@ def test_a_new_leader_goes_on_where_the_old_one_was_killed(kills: int) -> None:
 
 def _accept_what_comes(cluster: Cluster, confirmed: set[int], written: int) -> None:
     """Read as a new member from the leader, until everything came or another broker leads."""
-    port = int(cluster.address_of(_leader(cluster)).rpartition(":")[2])
+    port = int(cluster.address_of(leader_of(cluster)).rpartition(":")[2])
     with ShareMember(port, "work", "group", "last").join(has_coordinator=False) as eve:
-        _join_anywhere(cluster, "last")
+        join_anywhere(cluster, "last")
         eve.fetch(epoch=0)
         deadline = time.monotonic() + 10
         while len(confirmed) < written and not any(eve.codes) and time.monotonic() < deadline:
@@ -366,34 +365,3 @@ def _accept_what_comes(cluster: Cluster, confirmed: set[int], written: int) -> N
                 assert offset not in confirmed
                 if eve.acknowledge((offset, offset, [ACCEPT])) is ErrorCode.NONE:
                     confirmed.add(offset)
-
-
-def _leader(cluster: Cluster) -> int:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        leader = cluster.leader_of("work", 0)
-        if leader >= 0 and cluster.is_running(leader):
-            return leader
-        time.sleep(0.1)
-    raise AssertionError("the partition has no leader")
-
-
-def _join_anywhere(cluster: Cluster, name: str) -> None:
-    """Send the first heartbeat to each broker until its coordinator takes it."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        for broker_id in cluster.broker_ids:
-            port = int(cluster.address_of(broker_id).rpartition(":")[2])
-            with ShareMember(port, "work", "group", name) as member:
-                if member.heartbeat() is ErrorCode.NONE:
-                    return
-        time.sleep(0.2)
-    raise AssertionError("no broker coordinates the group")
-
-
-def _until_ready(member: ShareMember) -> None:
-    deadline = time.monotonic() + 30
-    while any(member.codes):
-        assert time.monotonic() < deadline, member.codes
-        time.sleep(0.1)
-        member.fetch(epoch=0)

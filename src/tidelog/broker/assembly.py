@@ -27,6 +27,7 @@ from tidelog.broker.security.listener_security import ListenerSecurity
 from tidelog.broker.serving.dispatcher import Dispatcher
 from tidelog.broker.serving.node import Node
 from tidelog.broker.topology.topology import BrokerParts
+from tidelog.metadata.configs import ConfigEntity, read_overrides
 from tidelog.metadata.entities import GROUPS
 from tidelog.network.socket_server import SocketServer
 from tidelog.replication.fetch_session import FetchSessionCache
@@ -169,7 +170,14 @@ def assemble(
     groups = group_coordinator(edge_parts, None if access is None else access.authorizer, entities)
     markers = MarkerWriter(groups, replica_manager, clock, settings)
     transactions = TransactionCoordinator(edge_parts, topology, markers, reach)
-    shares = Shares(broker_id, edge_parts, topology, features, lambda group_id: entities.overrides(GROUPS, group_id))
+    shares = Shares(
+        broker_id,
+        edge_parts,
+        topology,
+        features,
+        lambda group_id: entities.overrides(GROUPS, group_id),
+        lambda topic: metadata.run(read_overrides, ConfigEntity("topics", topic)),
+    )
     network.on_forgotten = shares.connection_closed
     hosted_topics.add_leadership_listener(groups)
     hosted_topics.add_leadership_listener(shares)

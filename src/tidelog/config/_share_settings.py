@@ -59,6 +59,12 @@ class ShareGroupSettings(Settings, area="Share groups"):
         doc="Greatest `share.partition.max.record.locks` that a group may have for itself.")
     group_share_max_share_sessions: int = setting(
         "group.share.max.share.sessions", 2000, at_least=1, doc="Most share sessions on a broker.")
+    errors_deadletterqueue_auto_create_topics_enable: bool = setting(
+        "errors.deadletterqueue.auto.create.topics.enable", False, dynamic="cluster-wide",
+        doc="Create the topic for dead letters of a share group when the first is written (KIP-1191).")
+    errors_deadletterqueue_topic_name_prefix: str = setting(
+        "errors.deadletterqueue.topic.name.prefix", "dlq.", dynamic="cluster-wide",
+        doc="What names of topics for dead letters of share groups must begin with; may be empty.")
     share_coordinator_state_topic_num_partitions: int = setting(
         "share.coordinator.state.topic.num.partitions", 50, importance="high", at_least=1,
         doc="Partitions of `__share_group_state`; do not change it once the topic exists.")

@@ -72,6 +72,12 @@ class GroupConfig(Settings, scope="group"):
     streams_assignment_interval_ms: int = setting(
         "streams.assignment.interval.ms", SECOND_MS, at_least=0, synonyms=("group.streams.assignment.interval.ms",),
         doc="Shortest time between two assignments; for streams groups (KIP-1071).")
+    errors_deadletterqueue_topic_name: str = setting(
+        "errors.deadletterqueue.topic.name", "",
+        doc="The topic that gets what a share group has rejected, or was delivered too often (KIP-1191); empty: none.")
+    errors_deadletterqueue_copy_record_enable: bool = setting(
+        "errors.deadletterqueue.copy.record.enable", False,
+        doc="Copy key and value of a dead letter's record; without it, the headers say where the record is.")
 
     @property
     def retry_delays_ms(self) -> tuple[int, ...]:

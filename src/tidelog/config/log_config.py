@@ -44,6 +44,9 @@ class LogConfig(Settings, scope="topic"):
     delete_retention_ms: int = setting(
         "delete.retention.ms", DAY_MS, type=LONG, at_least=0, synonyms=("log.cleaner.delete.retention.ms",),
         doc="How long compaction keeps a tombstone, so that a reader from offset 0 still sees every deletion.")
+    errors_deadletterqueue_group_enable: bool = setting(
+        "errors.deadletterqueue.group.enable", False,
+        doc="Let share groups write dead letters to the topic (KIP-1191).")
     file_delete_delay_ms: int = setting(
         "file.delete.delay.ms", MINUTE_MS, type=LONG, at_least=0, synonyms=("log.segment.delete.delay.ms",),
         doc="Time between renaming a file to `.deleted` and removing it.")

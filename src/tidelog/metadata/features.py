@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
 SHARE_VERSION: Final = "share.version"
+DEAD_LETTERS_FROM: Final = 2
+"""The level of share groups from which they have dead letters (KIP-1191)."""
 STREAMS_VERSION: Final = "streams.version"
 
 
@@ -39,7 +41,7 @@ FEATURES: Final[Mapping[str, Feature]] = {
     feature.name: feature
     for feature in (
         Feature(GROUP_VERSION, 1, implied=1),
-        Feature(SHARE_VERSION, 1),
+        Feature(SHARE_VERSION, 2),
         Feature(STREAMS_VERSION, 1),
         Feature(TRANSACTION_VERSION, 0),
     )

@@ -20,7 +20,7 @@ from tidelog.records.validation import PreparedRecords
 from tidelog.replication.alter_partition import AlterOutcome
 from tidelog.replication.delete_records import DelayedDeleteRecords, DeletedUpTo, DeleteResult
 from tidelog.replication.fetch import DelayedFetch, FetchParameters, Wanted, read_partitions
-from tidelog.replication.partition import Partition
+from tidelog.replication.partition import ACKS_ALL, Partition
 from tidelog.replication.produce import DelayedProduce, PendingAppend, PendingProduce
 from tidelog.replication.replica_selection import ClientMetadata, RackAwareReplicaSelector, ReplicaView
 from tidelog.replication.replica_set import IsrProposal, ReplicaRules
@@ -250,15 +250,21 @@ class ReplicaManager:
         records: bytearray,
         on_committed: Callable[[ErrorCode, int], None],
         timeout_ms: int = 5_000,
+        *,
+        is_own: bool = True,
     ) -> int:
         """Stage a batch of this broker's own (a coordinator's, a marker's) and return its first offset.
 
+        One that is not `is_own` is checked and stored as a producer's would be: it has clients' data.
         `on_committed` is called with the error, if any, and that offset once every in-sync replica has it. Raises
         ApiError when the batch cannot even be staged; then nothing is called.
         """
         partition = self._partitions.get((topic, index)) or self.partition(topic, index)
         try:
-            info = partition.append_own(records, self._clock.wall_ms())
+            if is_own:
+                info = partition.append_own(records, self._clock.wall_ms())
+            else:
+                info = partition.append(records, ACKS_ALL, self._clock.wall_ms())
         except LogDirFailure as failure:
             self.fail_log_dir(failure)
             raise failure.for_client() from failure

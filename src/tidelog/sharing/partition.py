@@ -91,8 +91,10 @@ class Letter(NamedTuple):
     delivery_count: int
     is_rejected: bool
     """By a consumer; otherwise they were delivered too often."""
+    since_ms: int
+    """Since when it is to be written, by the wall clock; 0 if this is not known."""
     may_be_written: bool
-    """A leader before this one may have written it."""
+    """A leader before this one may have written it, not before that time."""
 
 
 class Acquired(NamedTuple):
@@ -179,15 +181,15 @@ class SharePartition:
         self._unsent: list[Change] = []
         self._write: Write | None = None
         self._stored_start = start_offset if is_stored else -1
-        for first, last, state, count, available_at_ms in sorted(batches):
+        for first, last, state, count, time_ms in sorted(batches):
             if last < self.end_offset:
                 continue
             if first > self.end_offset:
                 self._extend(first - 1, AVAILABLE)
             run = self._extend(last, DeliveryState(state) if state in _KEPT else AVAILABLE, count)
-            if run.state is AVAILABLE and available_at_ms > 0:
-                run.deadline_ms = max(available_at_ms - wall_ahead_ms, 1)
-            elif run.state is ARCHIVING:
+            if run.state in (AVAILABLE, ARCHIVING) and time_ms > 0:
+                run.deadline_ms = max(time_ms - wall_ahead_ms, 1)
+            if run.state is ARCHIVING:
                 run.is_rejected = limits is None or count < limits.delivery_count_limit
                 self._old_letters.append((run.first, run.last))
         self._in_flight = sum(len(run) for run in self._runs if not run.is_done)
@@ -230,7 +232,12 @@ class SharePartition:
     def next_deadline_ms(self) -> int:
         """When a lock or a delay ends, at the earliest; `NO_DEADLINE` if there is none."""
         return min(
-            (run.deadline_ms for run in self._runs if run.deadline_ms and run.change is None), default=NO_DEADLINE
+            (
+                run.deadline_ms
+                for run in self._runs
+                if run.deadline_ms and run.change is None and run.state is not ARCHIVING
+            ),
+            default=NO_DEADLINE,
         )
 
     # --- acquire ---
@@ -407,12 +414,12 @@ class SharePartition:
         """End the locks that have timed out; whether there were any, or a delay has passed."""
         has_changed = False
         for run in self._runs:
-            if run.change is not None or not run.deadline_ms or run.deadline_ms > now_ms:
+            if run.change is not None or not run.deadline_ms or run.deadline_ms > now_ms or run.state is ARCHIVING:
                 continue
             has_changed = True
             if run.state is ACQUIRED:
                 self._free(run, limits, limits.retry_delay_ms(run.count))
-            if run.deadline_ms <= now_ms:
+            else:
                 run.deadline_ms = 0
         if has_changed:
             self._runs.join()
@@ -445,8 +452,9 @@ class SharePartition:
 
     def _end(self, run: Run, state: DeliveryState) -> None:
         run.state = run.target = state
-        run.member_id, run.deadline_ms = "", 0
+        run.member_id = ""
         if state in FINAL:
+            run.deadline_ms = 0
             self._in_flight -= len(run)
         self._dirty.append((run.first, run.last))
 
@@ -516,9 +524,10 @@ class SharePartition:
                 done_count += len(run)
             stored = AVAILABLE if state is ACQUIRED else state
             deadline_ms = run.target_deadline_ms if is_changed else run.deadline_ms
-            available_at_ms = deadline_ms + self._wall_ahead_ms if state is AVAILABLE and deadline_ms else 0
+            has_time = deadline_ms and state in (AVAILABLE, ARCHIVING)
+            time_ms = deadline_ms + self._wall_ahead_ms if has_time else 0
             if is_changed:
-                _add(batches, StateBatch(run.first, run.last, stored, run.count, available_at_ms))
+                _add(batches, StateBatch(run.first, run.last, stored, run.count, time_ms))
                 continue
             while wanted and wanted[0][1] < run.first:
                 wanted.pop(0)
@@ -526,7 +535,7 @@ class SharePartition:
                 if first > run.last:
                     break
                 low, high = max(first, run.first), min(last, run.last)
-                _add(batches, StateBatch(low, high, stored, run.count, available_at_ms))
+                _add(batches, StateBatch(low, high, stored, run.count, time_ms))
         return tuple(batches), done_count
 
     def on_written(self, write: Write, *, is_stored: bool) -> None:
@@ -562,6 +571,7 @@ class SharePartition:
         run.deadline_ms = run.target_deadline_ms
         if run.state in FINAL:
             self._in_flight -= len(run)
+            run.deadline_ms = 0
         elif run.state is ARCHIVING:
             self._letters.append((run.first, run.last))
 
@@ -575,9 +585,15 @@ class SharePartition:
                 for run in self._runs.within(first, last):
                     if run.state is ARCHIVING:
                         low, high = max(first, run.first), min(last, run.last)
-                        found.append(Letter(low, high, run.count, run.is_rejected, may_be_written))
+                        since_ms = run.deadline_ms + self._wall_ahead_ms if run.deadline_ms else 0
+                        found.append(Letter(low, high, run.count, run.is_rejected, since_ms, may_be_written))
         self._old_letters, self._letters = [], []
         return found
+
+    @property
+    def has_letters(self) -> bool:
+        """Whether there are dead letters to take."""
+        return bool(self._letters or self._old_letters)
 
     def letters_written(self, first: int, last: int) -> None:
         """The dead letters of these records are there, or cannot be: archive the records."""
@@ -616,7 +632,7 @@ def _aim(run: Run, kind: AckType, delay_ms: int, now_ms: int, limits: ShareLimit
     run.target_deadline_ms = 0
     run.is_rejected = kind is AckType.REJECT
     if kind is AckType.REJECT or (kind is AckType.RELEASE and run.count >= limits.delivery_count_limit):
-        run.target = limits.failed
+        run.target, run.target_deadline_ms = limits.failed, now_ms
         return
     run.target = _TARGETS[kind]
     if kind is AckType.RELEASE:

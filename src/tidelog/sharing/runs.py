@@ -42,14 +42,14 @@ class StateBatch(NamedTuple):
     last_offset: int
     delivery_state: int
     delivery_count: int
-    available_at_ms: int = 0
-    """When records that are available may be delivered, by the wall clock."""
+    time_ms: int = 0
+    """By the wall clock: when what is available may be delivered, since when the rest is being archived."""
 
     @classmethod
     def of(cls, value: Any) -> StateBatch:
         """From any message or record that has these fields."""
         first, last = value.first_offset, value.last_offset
-        return cls(first, last, value.delivery_state, value.delivery_count, value.available_at_ms)
+        return cls(first, last, value.delivery_state, value.delivery_count, value.time_ms)
 
     def fields(self) -> dict[str, Any]:
         """For any message or record that has these fields."""
@@ -90,7 +90,7 @@ class Run:
         self.member_id = ""
         """Who holds the lock, while it is acquired."""
         self.deadline_ms = 0
-        """When the lock ends, while it is acquired; before which it is not delivered, while it is available."""
+        """When its lock ends; before which it is not delivered; since when it is being archived: by its state."""
         self.target = state
         self.target_deadline_ms = 0
         """The deadline once the change is stored."""

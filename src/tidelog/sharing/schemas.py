@@ -47,7 +47,7 @@ class StateBatchValue(Struct):
     delivery_state: int = int8()
     delivery_count: int = int16()
     # Tidelog's own, which Kafka's readers skip.
-    available_at_ms: int = int64(tag=OWN_TAGS)
+    time_ms: int = int64(tag=OWN_TAGS)
 
 
 class SnapshotValue(Message, api_key=-1, versions=(0, 0), flexible_from=0):

@@ -37,7 +37,7 @@ SETTINGS: Final = {
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND = 0, 1, 2
 
-OWN_SETTINGS: Final = {"tidelog.delay.enable", "tidelog.delay.max.ms"}
+OWN_SETTINGS: Final = {"errors.deadletterqueue.group.enable", "tidelog.delay.enable", "tidelog.delay.max.ms"}
 OTHER_BROKER_SETTINGS: Final = {
     # Names, addresses and directories of the two clusters.
     *("zookeeper.connect", "log.dirs", "listeners"),

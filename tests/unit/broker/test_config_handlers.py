@@ -176,7 +176,7 @@ def stored(context: Any, kind: str, name: str) -> dict[str, str]:
 
 def test_a_topic_is_described_with_every_setting(context: Any) -> None:
     result = describe(context, TOPIC, "t1")
-    assert (result.error_code, result.error_message, len(result.configs)) == (0, "", 38)
+    assert (result.error_code, result.error_message, len(result.configs)) == (0, "", 39)
     assert all(entry.synonyms == [] and entry.documentation is None for entry in result.configs)
 
 
@@ -605,7 +605,7 @@ def test_a_topic_that_is_named_again_and_again_is_described_a_few_times(context:
     other = DescribeConfigsResource(resource_type=TOPIC, resource_name="t1", configuration_keys=["retention.ms"])
     request = DescribeConfigsRequest(resources=[resource] * 500 + [other] * 500)
     response = served(describe_configs.handle(request, context))
-    assert [len(result.configs) for result in response.results] == [38] * (1 + REPEATS_MAX) + [1]
+    assert [len(result.configs) for result in response.results] == [39] * (1 + REPEATS_MAX) + [1]
     assert context.node.slices.count == 1000
 
 

@@ -112,7 +112,7 @@ def test_throttles_are_described_only_when_set() -> None:
 
 def test_a_topic_is_described_whole() -> None:
     entries = ConfigLayers({}).describe_topic({})
-    assert len(entries) == 38
+    assert len(entries) == 39
     assert [entry.name for entry in entries] == sorted(entry.name for entry in entries)
     assert not any(entry.read_only or entry.is_sensitive for entry in entries)
 
@@ -144,7 +144,7 @@ def test_a_topics_retention_lists_what_stands_behind_it_once_its_first_synonym_i
 
 @pytest.mark.parametrize("names", [None, []])
 def test_no_names_ask_for_all(names: list[str] | None) -> None:
-    assert len(ConfigLayers({}).describe_topic({}, names)) == 38
+    assert len(ConfigLayers({}).describe_topic({}, names)) == 39
 
 
 def test_unknown_names_are_passed_over() -> None:

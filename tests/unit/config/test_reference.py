@@ -57,8 +57,9 @@ OUR_OWN: Final = {
 }
 
 
-OF_LATER_VERSIONS: Final = ("group.share.", "group.streams.", "share.coordinator.")
-"""Share groups (KIP-932), which Kafka 3.9 documents under other names, if at all."""
+OF_LATER_VERSIONS: Final = ("group.share.", "group.streams.", "share.coordinator.", "errors.deadletterqueue.")
+"""Share groups (KIP-932), their dead letters (KIP-1191) and streams groups (KIP-1071), which Kafka 3.9 documents under other
+names, if at all."""
 
 
 def is_absent(level: str, name: str) -> bool:

@@ -14,12 +14,15 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tidelog.broker.coordinators.dead_letters import DeadLetters, may_be_retried
 from tidelog.broker.coordinators.share_states import ShareStates, StateWrite
 from tidelog.replication.partition import READ_COMMITTED
+from tidelog.sharing.dead_letters import DeadLetterRules
 from tidelog.sharing.partition import (
     NO_DEADLINE,
     Ack,
     Acquired,
+    Letter,
     ShareLimits,
     SharePartition,
     Write,
@@ -57,6 +60,7 @@ class ShareGroupRules:
     isolation_level: int = 0
     auto_offset_reset: str = "latest"
     """`earliest`, `latest`, or milliseconds before now."""
+    dead_letters: DeadLetterRules | None = None
     can_renew: bool = True
     """Whether members may renew their locks."""
     sessions_max: int = 2_000
@@ -78,6 +82,7 @@ class LedPartition:
         "is_retired",
         "key",
         "leader_epoch",
+        "letters",
         "loading",
         "partition",
         "state_epoch",
@@ -93,6 +98,8 @@ class LedPartition:
         self.core: SharePartition | None = None
         """None until its state is loaded."""
         self.loading: asyncio.Task[None] | None = None
+        self.letters: asyncio.Task[None] | None = None
+        """What writes its dead letters."""
         self.waiters: dict[Change, asyncio.Future[ErrorCode]] = {}
         self.timer: TimerTask | None = None
         self.is_dropped = False
@@ -108,9 +115,16 @@ class LedPartition:
 class SharePartitions:
     """All share partitions of a broker, and the sessions of their consumers."""
 
-    def __init__(self, parts: EdgeParts, states: ShareStates, rules_of: Callable[[str], ShareGroupRules]) -> None:
+    def __init__(
+        self,
+        parts: EdgeParts,
+        states: ShareStates,
+        dead_letters: DeadLetters,
+        rules_of: Callable[[str], ShareGroupRules],
+    ) -> None:
         self._parts = parts
         self._states = states
+        self.dead_letters = dead_letters
         self.rules_of = rules_of
         self._manager = parts.replica_manager
         self._clock = parts.clock
@@ -175,6 +189,7 @@ class SharePartitions:
         led.core = core
         self._flush(led)
         self._set_timer(led)
+        self._write_letters(led, core)
 
     def _first_offset(self, partition: Partition, rules: ShareGroupRules) -> int:
         """Where a group begins that has no state yet."""
@@ -327,7 +342,7 @@ class SharePartitions:
         write = core.take_write()
         if write is not None:
             self._spawn(self._store(led, core, write))
-        elif led.is_retired and not core.is_writing:
+        elif led.is_retired and not core.is_writing and led.letters is None:
             self._drop(led)
 
     async def _store(self, led: LedPartition, core: SharePartition, write: Write) -> None:
@@ -356,12 +371,63 @@ class SharePartitions:
             return
         self._set_timer(led)
         self._changed(led)
+        self._write_letters(led, core)
         if code is ErrorCode.NONE:
             self._flush(led)
         else:
             # What needs no confirmation waits for the next change, or for the timer below.
             self._parts.timer.call_at(self._clock.monotonic_ms() + _RETRY_MS, lambda: self._flush(led))
             self._parts.wake()
+
+    # --- dead letters ---
+
+    def _write_letters(self, led: LedPartition, core: SharePartition) -> None:
+        """Write the dead letters that are due, unless that is under way: then those are next."""
+        if led.letters is None and core.has_letters and not led.is_dropped and not self._is_stopped:
+            led.letters = self._spawn(self._write_all_letters(led, core))
+
+    async def _write_all_letters(self, led: LedPartition, core: SharePartition) -> None:
+        try:
+            while not led.is_dropped and (letters := core.take_letters()):
+                for letter in letters:
+                    await self._write_letter(led, core, letter)
+        finally:
+            led.letters = None
+        self._flush(led)
+        self._changed(led)
+
+    async def _write_letter(self, led: LedPartition, core: SharePartition, letter: Letter) -> None:
+        """Write one until it is there, or cannot be; or until another broker leads, which will do so."""
+        backoff_s = _LETTER_BACKOFF_S
+
+        def archive(last_offset: int) -> None:
+            nonlocal letter
+            if not led.is_dropped:
+                core.letters_written(letter.first_offset, last_offset)
+                self._flush(led)
+            letter = letter._replace(first_offset=last_offset + 1)
+
+        while not led.is_dropped:
+            rules = self.rules_of(led.key.group_id).dead_letters
+            if rules is None:
+                text = "records of %s are archived without a dead letter: the group has no topic for them any more"
+                logger.warning(text, led.key.coordinator_key)
+                archive(letter.last_offset)
+                return
+            try:
+                await self.dead_letters.write(letter, led.key.group_id, led.partition, rules, archive)
+                return
+            except ApiError as error:
+                if not may_be_retried(error):
+                    logger.error("dead letters of %s cannot be written: %s", led.key.coordinator_key, error)
+                    archive(letter.last_offset)
+                    return
+                logger.warning("dead letters of %s are tried again: %s", led.key.coordinator_key, error)
+            except Exception:
+                logger.exception("dead letters of %s are tried again", led.key.coordinator_key)
+            letter = letter._replace(may_be_written=True)
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(backoff_s * 2, _LETTER_BACKOFF_S_MAX)
 
     # --- timers and waiting fetches ---
 
@@ -407,6 +473,9 @@ class SharePartitions:
 
 
 _RETRY_MS: Final = 1_000
+_LETTER_BACKOFF_S: Final = 0.1
+_LETTER_BACKOFF_S_MAX: Final = 10.0
+"""Before a dead letter is tried again, first and at most."""
 _OUTCOMES: Final = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,

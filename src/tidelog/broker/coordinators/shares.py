@@ -6,13 +6,13 @@ broker without share groups does not import it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.coordinators.edge import CoordinatorEdge, EdgeParts
 from tidelog.broker.topology.internal_topics import SHARE_STATE
-from tidelog.metadata.features import SHARE_VERSION
+from tidelog.metadata.features import DEAD_LETTERS_FROM, SHARE_VERSION
 from tidelog.storage.types import StartOffsetReason
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -90,17 +90,19 @@ class Shares:
         topology: Topology,
         features: ClusterFeatures,
         overrides_of: Callable[[str], Mapping[str, str]],
+        topic_overrides: Callable[[str], Awaitable[Mapping[str, str]]],
     ) -> None:
-        """`overrides_of` has the settings that a group has for itself."""
+        """`overrides_of` has the settings that a group has for itself, `topic_overrides` those of a topic."""
         self._features = features
         self.edge = share_state_coordinator(parts)
         self._broker_id = broker_id
         self._parts = parts
         self._topology = topology
         self._overrides_of = overrides_of
+        self._topic_overrides = topic_overrides
         self._partitions: SharePartitions | None = None
-        self._rules: dict[str, tuple[BrokerConfig, Mapping[str, str], ShareGroupRules]] = {}
-        """The rules of groups, with the settings of the broker and of the group that they follow from."""
+        self._rules: dict[str, tuple[BrokerConfig, Mapping[str, str], int, ShareGroupRules]] = {}
+        """The rules of groups, with the settings of the broker and of the group and the level that they follow from."""
 
     def check_served(self) -> None:
         """Raise UNSUPPORTED_VERSION where share groups are switched off."""
@@ -119,9 +121,11 @@ class Shares:
     def partitions(self) -> SharePartitions:
         """The share partitions that this broker leads."""
         if self._partitions is None:
+            from tidelog.broker.coordinators.dead_letters import DeadLetters
             from tidelog.broker.coordinators.share_partitions import SharePartitions
 
-            self._partitions = SharePartitions(self._parts, self.states, self.rules_of)
+            letters = DeadLetters(self._broker_id, self._parts, self._topology, self._topic_overrides)
+            self._partitions = SharePartitions(self._parts, self.states, letters, self.rules_of)
         return self._partitions
 
     @property
@@ -132,15 +136,16 @@ class Shares:
     def rules_of(self, group_id: str) -> ShareGroupRules:
         """The settings that hold for a group now."""
         config, overrides = self._parts.settings.config, self._overrides_of(group_id)
+        level = self._features.level(SHARE_VERSION)
         known = self._rules.get(group_id)
-        if known is not None and known[0] is config and known[1] is overrides:
-            return known[2]
+        if known is not None and known[0] is config and known[1] is overrides and known[2] == level:
+            return known[3]
         from tidelog.broker.coordinators.share_rules import rules_of
 
         if len(self._rules) >= _RULES_MAX:
             self._rules.clear()
-        rules = rules_of(config, overrides)
-        self._rules[group_id] = config, overrides, rules
+        rules = rules_of(config, overrides, may_have_dead_letters=level >= DEAD_LETTERS_FROM)
+        self._rules[group_id] = config, overrides, level, rules
         return rules
 
     # --- partitions and connections come and go ---

@@ -94,6 +94,9 @@ COORDINATOR_TOPICS: Final[Mapping[str, InternalTopic]] = {
 }
 
 
+NO_OVERRIDES: Final[Mapping[str, str]] = {}
+
+
 class AutomaticTopic(NamedTuple):
     """What is asked for when a topic is created automatically."""
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from tidelog.broker.topology.internal_topics import NO_OVERRIDES
 from tidelog.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -70,8 +71,11 @@ class TopicChanges(Protocol):
     async def wait_deleted(self, names: Collection[str], timeout_ms: int, /) -> Collection[str]:
         """Of topics that are deleted: those that clients still see after the time given."""
 
-    async def create_automatically(self, name: str) -> None:
-        """Create a topic that a client named, or that a coordinator needs, unless it exists."""
+    async def create_automatically(self, name: str, overrides: Mapping[str, str] = NO_OVERRIDES, /) -> None:
+        """Create a topic that a client named, or that a coordinator needs, unless it exists.
+
+        `overrides` are settings that it gets beside those that follow from its name.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

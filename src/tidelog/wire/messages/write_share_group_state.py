@@ -15,8 +15,8 @@ class StateBatch(Struct):
     last_offset: int = int64()
     delivery_state: int = int8()  # 0: available, 2: acknowledged, 3: being archived, 4: archived
     delivery_count: int = int16()
-    # Tidelog's own: when records that are available may be delivered, by the wall clock; 0: at once.
-    available_at_ms: int = int64(tag=OWN_TAGS)
+    # Tidelog's own, by the wall clock: when what is available may be delivered, since when the rest is being archived.
+    time_ms: int = int64(tag=OWN_TAGS)
 
 
 class PartitionData(Struct):
