@@ -7,6 +7,7 @@
 | `release` | the RDD below a `localCheckpoint` | its memory is freed with the session |
 | `file_of` | Hadoop's file systems, through the session's JVM | – |
 | `observed_in`, `observed_in_batch` | what `DataFrame.observe` has counted, after an action | `fail_above` fails |
+| `carried` | logical plans, of which it makes new ones | steps must select `_record` themselves |
 | `analyzed_plan` | the query execution's analyzed plan | – |
 | `quiet_daemon` | PySpark's daemon of workers, and the setting that names it | `BrokenPipeError` on stderr |
 | `watching_watermarks` | `DataFrame.withWatermark` of classic sessions, which it wraps | late rows of a replay vanish |
@@ -176,6 +177,58 @@ def watching_watermarks(change: "Callable[[DataFrame, str], DataFrame]") -> Iter
         yield
     finally:
         _WATERMARKS.reset(token)
+
+
+_PASSING: Final = frozenset(
+    {"Filter", "Generate", "Project", "Repartition", "RepartitionByExpression", "Sort", "SubqueryAlias", "Window"}
+)
+"""Nodes of a plan that make their rows of one row each, and have its columns or, as `Project`, may have them."""
+_KEEPING_LEFT: Final = frozenset({"Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti"})
+
+
+def carried(rows: "DataFrame", column: str, made: "DataFrame") -> "DataFrame | None":
+    """`made`, which was made of `rows` without its `column`, with it; None if a row of `made` may be of several rows.
+
+    Also None in Spark Connect, and where two streams are joined: the column would become part of their state.
+    """
+    session: Any = rows.sparkSession
+    if context_of(session) is None:
+        return None
+    output = rows._jdf.queryExecution().analyzed().output()
+    found = [output.apply(index) for index in range(output.size()) if output.apply(index).name() == column]
+    plan = _with_attribute(session._jvm, analyzed_plan(made), found[0]) if len(found) == 1 else None
+    if plan is None:
+        return None
+    from pyspark.sql import DataFrame
+
+    datasets = getattr(getattr(session._jvm, "org.apache.spark.sql.classic.Dataset$"), "MODULE$")
+    return DataFrame(datasets.ofRows(session._jsparkSession, plan), session)
+
+
+def _with_attribute(jvm: Any, plan: Any, attribute: Any) -> Any:
+    """The plan with an attribute that it has further down; None if it cannot come up."""
+    if plan.outputSet().contains(attribute):
+        return plan
+    name, children = str(plan.nodeName()), plan.children()
+    if name == "Join":
+        return _with_attribute_of_left(jvm, plan, attribute)
+    if name not in _PASSING:
+        return None
+    below = _with_attribute(jvm, children.apply(0), attribute)
+    if below is None:
+        return None
+    if name == "Project":
+        return jvm.org.apache.spark.sql.catalyst.plans.logical.Project(plan.projectList().appended(attribute), below)
+    return plan.withNewChildren(jvm.PythonUtils.toSeq([below]))
+
+
+def _with_attribute_of_left(jvm: Any, plan: Any, attribute: Any) -> Any:
+    children = plan.children()
+    left, right = children.apply(0), children.apply(1)
+    if str(plan.joinType()) not in _KEEPING_LEFT or (left.isStreaming() and right.isStreaming()):
+        return None
+    below = _with_attribute(jvm, left, attribute)
+    return None if below is None else plan.withNewChildren(jvm.PythonUtils.toSeq([below, right]))
 
 
 def check_streaming(rows: "DataFrame", output_mode: str) -> None:

@@ -41,7 +41,7 @@ def totals(rows: DataFrame) -> DataFrame:
 
 
 def without_record(rows: DataFrame) -> DataFrame:
-    return rows.select("id", "value")
+    return rows.select("id", "value").distinct()
 
 
 @row_step("n long")
@@ -69,7 +69,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a step that drops the record": (
         {"steps": [IDS, without_record, fail_when("id < 0", "no")], "on_failure": DeadLetters()},
-        "select it too",
+        "step without_record leaves out the column '_record'",
     ),
     "state and order": (
         {"steps": [IDS, once], "on_failure": RetryLadder(["1s"], keep_order_by_key=True)},

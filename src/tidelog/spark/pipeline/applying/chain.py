@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
+from tidelog.spark.internals import carried
 from tidelog.spark.pipeline.applying.expectations import counting
 from tidelog.spark.pipeline.applying.own_steps import apply_own
 from tidelog.spark.pipeline.checks.definition import tables_wanted
@@ -29,6 +30,45 @@ class Applied:
 
     rows: DataFrame
     set_aside: list[DataFrame] = field(default_factory=list)
+    record: "FollowedRecord" = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.record = FollowedRecord(self.rows)
+
+
+class FollowedRecord:
+    """The column `_record` of rows, from where a step left it out to where it is needed.
+
+    It follows by itself where each row is made of one row: through selections, filters, joins with tables, generators.
+    Not before it is needed, because it would be part of the state of a step that keeps its rows.
+    """
+
+    def __init__(self, rows: DataFrame) -> None:
+        self._last = rows if RECORD in rows.columns else None
+        self._left_out_by: Step | None = None
+
+    def follow(self, step: Step, rows: DataFrame) -> None:
+        """Note what a step has made."""
+        if self._last is None:
+            return
+        if RECORD in rows.columns:
+            self._last, self._left_out_by = rows, None
+        elif self._left_out_by is None:
+            self._left_out_by = step
+
+    def in_rows(self, rows: DataFrame, needed_by: Step | str) -> DataFrame:
+        """`rows` with the record again. Raises PipelineError if nobody can say which record a row was made of."""
+        if self._last is None or RECORD in rows.columns:
+            return rows
+        found = carried(self._last, RECORD, rows)
+        if found is None:
+            why = needed_by if isinstance(needed_by, str) else f"step {name_of(needed_by)} needs it for rows that fail"
+            raise PipelineError(
+                f"step {name_of(self._left_out_by)} leaves out the column {RECORD!r}, and {why}: keep this column, or "
+                "let rows fail before they are combined"
+            )
+        self._last, self._left_out_by = found, None
+        return found
 
 
 def apply_steps(steps: Sequence[Step], rows: DataFrame, tables: Mapping[str, DataFrame]) -> DataFrame:
@@ -60,10 +100,14 @@ def run_steps(
     for step in steps:
         if ERROR in applied.rows.columns and not _passes_failed(step):
             _set_aside(applied, materialize, keep)
-        before = applied.rows
+            applied.record.follow(step, applied.rows)
+        if is_fallible(step):
+            applied.rows = applied.record.in_rows(applied.rows, step)
         with guarded_by(guard), counting(counts_rules), setting_late_aside(applied.set_aside.append):
             applied.rows = _call(step, applied.rows, tables)
-        _check_record(step, before, applied.rows)
+        applied.record.follow(step, applied.rows)
+        if ERROR in applied.rows.columns:
+            applied.rows = applied.record.in_rows(applied.rows, step)
         if on_failed is not None and ERROR in applied.rows.columns:
             applied.rows = on_failed(applied.rows)
     return applied
@@ -102,10 +146,3 @@ def _call(step: Step, rows: DataFrame, tables: Mapping[str, DataFrame]) -> DataF
     if not isinstance(result, DataFrame):
         raise PipelineError(f"step {name_of(step)} returned {type(result).__name__}, not a DataFrame")
     return result
-
-
-def _check_record(step: Step, before: DataFrame, after: DataFrame) -> None:
-    if ERROR in after.columns and RECORD in before.columns and RECORD not in after.columns:
-        raise PipelineError(
-            f"step {name_of(step)} marks rows as failed but drops the column {RECORD!r}: keep this column"
-        )

@@ -34,8 +34,7 @@ _STATEFUL: Final = frozenset(
 
 def check_state(pipeline: Pipeline, rows: "DataFrame") -> bool:
     """Whether the steps that made the stream `rows` keep state over batches. Raise PipelineError if they must not."""
-    plan = analyzed_plan(rows)
-    found = None if plan is None else _stateful(plan)
+    found = stateful_step(rows)
     if found is None:
         return False
     reasons = refused({**traits_of(pipeline), Trait.STATE: found}, Trait.STATE)
@@ -45,6 +44,12 @@ def check_state(pipeline: Pipeline, rows: "DataFrame") -> bool:
             "to a topic, and let a second pipeline read it"
         )
     return True
+
+
+def stateful_step(rows: "DataFrame") -> str | None:
+    """What keeps state in the steps that made the stream `rows`; None in Spark Connect, where that cannot be seen."""
+    plan = analyzed_plan(rows)
+    return None if plan is None else _stateful(plan)
 
 
 def _stateful(plan: Any) -> str | None:

@@ -5,6 +5,7 @@ what the topics get: with a policy, also the failed rows on their way to its top
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 from tidelog.client.cluster import Cluster
 from tidelog.client.durations import milliseconds
 from tidelog.spark.pipeline.applying.chain import Applied, Materialize, run_steps
+from tidelog.spark.pipeline.checks.state import stateful_step
 from tidelog.spark.pipeline.definition.connection import Connection
 from tidelog.spark.pipeline.definition.endpoints import Topic, request_bytes, with_room
 from tidelog.spark.pipeline.definition.pipeline import Pipeline, PipelineError, topic_sinks
@@ -71,7 +73,7 @@ class Computation:
         if self.ladder is None:
             return stop_at_failed(self._run(rows, tables, materialize, on_failed=stop_at_failed).rows)
         applied = self._run(rows, tables, materialize)
-        _check_kept(self.pipeline, applied)
+        _keep_record(self.pipeline, applied)
         made = applied.rows
         if self.limits is not None:
             made = mark_refused(made, topic_sinks(self.pipeline), self.limits)
@@ -149,8 +151,13 @@ def _prepare_topics(
     return with_room(sink, record_bytes), limits
 
 
-def _check_kept(pipeline: Pipeline, applied: Applied) -> None:
-    keeps_order = getattr(pipeline.on_failure, "keep_order_by_key", False)
-    if RECORD not in applied.rows.columns and (keeps_order or ERROR in applied.rows.columns):
-        why = "to keep rows in order" if keeps_order else "to retry failed rows"
-        raise PipelineError(f"the steps drop the column {RECORD!r}, which is needed {why}: select it too")
+def _keep_record(pipeline: Pipeline, applied: Applied) -> None:
+    """The record of each row, if it is needed behind the last step, or can be had for nothing."""
+    if getattr(pipeline.on_failure, "keep_order_by_key", False):
+        applied.rows = applied.record.in_rows(applied.rows, "it is needed to keep rows in order")
+    elif ERROR in applied.rows.columns:
+        applied.rows = applied.record.in_rows(applied.rows, "it is needed for rows that fail")
+    elif stateful_step(applied.rows) is None:
+        # For records that brokers would refuse.
+        with suppress(PipelineError):
+            applied.rows = applied.record.in_rows(applied.rows, "")

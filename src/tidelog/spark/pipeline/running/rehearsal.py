@@ -28,7 +28,7 @@ _ANY_SIZE: int = 2**31 - 1
 def plan_problems(pipeline: Pipeline, spark: "SparkSession") -> list[Problem]:
     """The first thing that Spark, or a step, refuses; nothing if the queries can be planned."""
     ladder = ladder_of(pipeline)
-    limits = None if ladder is None else RecordLimits(_ANY_SIZE)
+    limits = None if ladder is None or not topic_sinks(pipeline) else RecordLimits(_ANY_SIZE)
     computation = Computation(pipeline, ladder, pipeline.connection(), {}, Guard(), limits)
     try:
         with without_registering():
