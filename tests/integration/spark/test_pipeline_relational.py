@@ -70,11 +70,19 @@ def counted(orders: DataFrame) -> DataFrame:
     return orders.groupBy("customer").agg(F.count("*").alias("orders"))
 
 
+@pytest.fixture
+def few_states(spark: SparkSession) -> Iterator[SparkSession]:
+    """One for each core, as `tidelog pipeline run` sets it."""
+    name = "spark.sql.shuffle.partitions"
+    kept = spark.conf.get(name)
+    spark.conf.set(name, "2")
+    yield spark
+    spark.conf.set(name, str(kept))
+
+
 def test_an_aggregate_in_update_mode_is_upserted(
-    spark: SparkSession, broker: Broker, database: str, tmp_path: Path
+    few_states: SparkSession, broker: Broker, database: str, tmp_path: Path
 ) -> None:
-    # As `tidelog pipeline run` sets it: one state for each core.
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
     servers = broker.bootstrap_servers
     make_topics(servers, counted=1)
     pipeline = Pipeline(
@@ -89,5 +97,5 @@ def test_an_aggregate_in_update_mode_is_upserted(
         with Producer(bootstrap_servers=servers) as producer:
             for number in range(9):
                 producer.send("counted", json.dumps({"customer": f"c{number % 4}"}).encode())
-        start(pipeline, spark, servers=servers, once=True).wait(Event())
+        start(pipeline, few_states, servers=servers, once=True).wait(Event())
     assert dict(rows_of(database, "counts")) == {"c0": 6, "c1": 4, "c2": 4, "c3": 4}

@@ -393,8 +393,8 @@ def _libraries(pipeline: Pipeline) -> Problems:
         for kind, (function, library, extra) in _TABLE_LIBRARIES.items():
             if kind in kinds and find_spec(library) is None:
                 yield Problem(setting, f"{function}(…) needs the library {library}: pip install 'tidelog[{extra}]'")
-        urls = [each.url for each in map(_table_of, named) if isinstance(each, SqlTable)]
-        if any(url.startswith("postgres") for url in urls) and find_spec("psycopg") is None:
+        databases = {each.database for each in map(_table_of, named) if isinstance(each, SqlTable)}
+        if "postgresql" in databases and find_spec("psycopg") is None:
             yield Problem(setting, "sql_table('postgresql://…') needs psycopg: pip install 'tidelog[postgresql]'")
 
 

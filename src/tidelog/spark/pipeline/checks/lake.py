@@ -4,9 +4,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from tidelog.client.durations import Duration, DurationError, milliseconds
-from tidelog.spark.pipeline.definition.endpoints import HISTORY, LATEST, Changes, Delta, Iceberg, Maintenance, SqlTable
-from tidelog.spark.pipeline.definition.pipeline import PipelineError
-from tidelog.spark.pipeline.lake.sql_dialects import dialect_of
+from tidelog.spark.pipeline.definition.endpoints import (
+    DATABASES,
+    HISTORY,
+    LATEST,
+    Changes,
+    Delta,
+    Iceberg,
+    Maintenance,
+    SqlTable,
+)
 from tidelog.spark.pipeline.lake.storage import NAMES, is_remote
 
 _SAFE_MS: Final = 3_600_000
@@ -50,14 +57,14 @@ def _history(sink: Changes) -> Iterator[str]:
 
 
 def _sql(table: SqlTable) -> Iterator[str]:
-    try:
-        dialect = dialect_of(table.url)
-    except PipelineError as error:
-        yield f"sql_table({table.table!r}, …): {error}"
+    if table.database is None:
+        known = ", ".join(f"{scheme}://…" for scheme in DATABASES)
+        yield f"sql_table({table.table!r}, …): the URL of a database begins with one of {known}"
         return
-    if not all(table.table.split(".")) or (dialect.name == "sqlite" and "." in table.table):
+    is_sqlite = table.database == "sqlite"
+    if not all(table.table.split(".")) or (is_sqlite and "." in table.table):
         yield f"{table}: the name of a table, in PostgreSQL with its schema before it if need be: shop.orders"
-    if dialect.name == "sqlite" and not table.url.removeprefix("sqlite:///"):
+    if is_sqlite and not table.url.removeprefix("sqlite:///"):
         yield f"{table}: a database of SQLite is a file: sqlite:////path/to/file"
 
 

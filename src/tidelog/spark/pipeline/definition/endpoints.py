@@ -19,6 +19,8 @@ Options = Mapping[str, str]
 Path = str | os.PathLike[str]
 LATEST: Final = 1
 """`merge_changes(scd=1)`: a table has the last state of each row."""
+DATABASES: Final = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlite"}
+"""The schemes of `sql_table(url=…)`, and which database each means."""
 HISTORY: Final = 2
 """`merge_changes(scd=2)`: a table has every state of each row, and when it was valid."""
 _REQUEST_BYTES: Final = "kafka.max.request.size"
@@ -128,8 +130,13 @@ class SqlTable:
     columns: tuple[str, ...] = ()
     merge_schema: bool = False
 
+    @property
+    def database(self) -> str | None:
+        """The kind of database that the URL names; None if it is none of those known."""
+        return DATABASES.get(self.url.partition(":")[0])
+
     def __str__(self) -> str:
-        return f"table {self.table} in {self.url.partition(':')[0]}"
+        return f"table {self.table} in {self.database}"
 
 
 @dataclass(frozen=True, slots=True)
