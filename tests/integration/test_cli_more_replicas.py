@@ -136,4 +136,4 @@ def test_what_cannot_be_done_is_refused(grown: str) -> None:
     neither = run_here("reassign", "generate", server=grown)
     assert "give topics, or --all-topics" in neither.err
     only = run_here("topic", "alter", "orders", "-r", "3", "--validate-only", server=grown)
-    assert only.out == "Topic orders could be altered.\n"
+    assert only.out == "Topic orders could be altered: 3 replicas.\n"

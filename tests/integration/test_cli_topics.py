@@ -80,7 +80,7 @@ def test_validation_leaves_no_trace(tidelog):
 
 
 def test_partitions_can_be_added_and_not_taken_away(tidelog, topic):
-    assert tidelog("topic", "alter", topic, "--partitions", "5").out == f"Altered topic {topic}.\n"
+    assert tidelog("topic", "alter", topic, "--partitions", "5").out == f"Altered topic {topic}: 5 partitions.\n"
     assert len(tidelog("topic", "describe", topic, "--format", "json").document[0]["partitions"]) == 5
     refused = tidelog("topic", "alter", topic, "--partitions", "2")
     assert (refused.code, "INVALID_PARTITIONS" in refused.err) == (1, True)

@@ -237,6 +237,8 @@ def test_records_are_found_by_offset_time_key_and_contents(browser: Browser) -> 
     assert offsets_in(page) == ["1 : 39"]
     page = browser.page("/topics/orders/messages?start=time&time=2023-11-14T22:14:50Z&count=2")
     assert offsets_in(page) == ["0 : 30", "1 : 30"], "90 s after the first record"
+    assert offsets_in(browser.page("/topics/orders/messages?start=time&time=36500d&count=2")) == ["0 : 0", "1 : 0"]
+    assert "'soon'" in html.unescape(browser.page("/topics/orders/messages?start=time&time=soon", status=400))
     page = browser.page("/topics/orders/messages?start=oldest&key=key-7")
     assert len(offsets_in(page)) == 12
     phrase = quote("id 77,")

@@ -77,7 +77,7 @@ def test_acts_lead_back_to_a_page_of_the_same_cluster(browser: Browser) -> None:
 
 def test_one_token_opens_all_clusters_and_logging_out_closes_them(servers: str) -> None:
     with console("", clusters=_clusters(servers), token=TOKEN) as browser:
-        assert "Log in to see it." in browser.page("/")
+        assert "<h1>Log in</h1>" in browser.page("/")
         response = browser.client.get("/clusters/east/topics", follow_redirects=False)
         assert response.headers["location"] == "/clusters/east/login?to=%2Ftopics"
         page = browser.submit("/clusters/east/login?to=/topics", to="/clusters/east/login", password=TOKEN)
@@ -91,7 +91,9 @@ def test_one_token_opens_all_clusters_and_logging_out_closes_them(servers: str) 
 
 def test_a_login_to_one_cluster_is_none_to_another(servers: str) -> None:
     users = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-    with console("", clusters=_clusters(servers, own=users)) as browser:
+    own = {**users, "bootstrap.servers": "secret.example:9092"}
+    with console("", clusters=_clusters(servers, own=own)) as browser:
+        assert "secret.example" not in browser.page("/")
         assert "<h1>Topics</h1>" in browser.page("/clusters/east/topics")
         assert "<h1>Log in</h1>" in browser.page("/clusters/own/topics")
         assert "Log in to see it." in browser.page("/")

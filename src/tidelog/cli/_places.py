@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from tidelog.cli.errors import CommandError
 from tidelog.client.admin import Admin
 from tidelog.client.aio.admin.types import EARLIEST, LATEST
-from tidelog.client.durations import DurationError, milliseconds, parse_moment_ms
+from tidelog.client.durations import parse_when_ms
 from tidelog.client.types import TopicPartition
 
 Offsets = dict[TopicPartition, int]
@@ -89,14 +89,8 @@ def find_span(admin: Admin, partitions: list[TopicPartition], place: Place, read
 
 def parse_time(option: str, text: str, now_ms: int) -> int:
     """A time in milliseconds: so long ago (`2h`), `now`, ISO 8601 or the milliseconds themselves."""
-    if text == "now":
-        return now_ms
     try:
-        return now_ms - milliseconds(text)
-    except DurationError:
-        pass
-    try:
-        return parse_moment_ms(text)
+        return parse_when_ms(text, now_ms)
     except ValueError:
         raise CommandError(
             f"{option} {text!r} is neither a length of time, such as 2h, nor a time of ISO 8601; `tidelog help times`"

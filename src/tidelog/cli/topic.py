@@ -261,7 +261,13 @@ def alter(
                 admin.alter_partition_reassignments(moves)
                 if wait:
                     await_moves(admin, f"replicas of {topic}", moves)
-    text = f"Topic {topic} could be altered." if validate_only else f"Altered topic {topic}."
+    said = [
+        *([f"{partitions} partitions"] if partitions is not None else []),
+        *([f"{replication_factor} replicas"] if replication_factor is not None else []),
+        *(f"{each.name}={each.value}" for each in changes if each.value is not None),
+        *(f"{each.name} as by default" for each in changes if each.value is None),
+    ]
+    text = f"{f'Topic {topic} could be altered' if validate_only else f'Altered topic {topic}'}: {', '.join(said)}."
     return Result({"name": topic, "altered": not validate_only}, text)
 
 

@@ -50,6 +50,19 @@ def spoken(duration_ms: int) -> str:
     return "".join(parts)
 
 
+def parse_when_ms(text: str, now_ms: int) -> int:
+    """A time in milliseconds since the epoch: so long ago (`2h`), `now`, or as `parse_moment_ms` reads it.
+
+    Raises ValueError for anything else.
+    """
+    if text.strip() == "now":
+        return now_ms
+    try:
+        return max(0, now_ms - milliseconds(text))
+    except DurationError:
+        return parse_moment_ms(text)
+
+
 def parse_moment_ms(text: str) -> int:
     """A time in milliseconds since the epoch: ISO 8601 (UTC without a zone), or those milliseconds themselves.
 

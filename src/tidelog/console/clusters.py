@@ -5,28 +5,14 @@ With one cluster its pages begin at `/`; with several, those of each begin at `/
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 from tidelog.console.cluster_view import ClusterView
 from tidelog.console.replays import Replays
 from tidelog.console.schemas import RegistryDecoder
 from tidelog.console.settings import ClusterSettings, ConsoleSettings, Login
-from tidelog.console.web import make_environment
-
-NAVIGATION: Final[Sequence[tuple[str, str, str]]] = (
-    ("/", "Overview", "overview"),
-    ("/topics", "Topics", "topics"),
-    ("/groups", "Groups", "groups"),
-    ("/shares", "Share groups", "shares"),
-    ("/schemas", "Schemas", "schemas"),
-    ("/transactions", "Transactions", "transactions"),
-    ("/pipelines", "Pipelines", "pipelines"),
-    ("/reassignments", "Reassignments", "reassignments"),
-    ("/access", "Access", "access"),
-    ("/quotas", "Quotas", "quotas"),
-)
-"""Address, label and area. Schemas are shown where there is a registry."""
+from tidelog.console.web import NAVIGATION, make_environment
 
 
 class Cluster:

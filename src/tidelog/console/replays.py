@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidelog.console.errors import PageError
+from tidelog.console.errors import PageError, explain
 from tidelog.spark.pipeline.failing.replay import Replay, Replayed
 
 logger = logging.getLogger(__name__)
@@ -71,8 +71,11 @@ async def _run(run: ReplayRun, replay: Replay) -> None:
         done = run.done = await asyncio.to_thread(_send, run, replay)
         logger.info("%s sent %d dead letters of %s to %s", run.by, done.total, run.topic, sorted(done.sent))
     except Exception as error:  # noqa: BLE001 - the page shows it
-        logger.warning("a replay of %s by %s failed: %s", run.topic, run.by, error)
         run.failure = error
+        if explain(error) is None:
+            logger.exception("the replay of %s by %s failed", run.topic, run.by)
+        else:
+            logger.warning("the replay of %s by %s failed: %s", run.topic, run.by, error)
 
 
 def _send(run: ReplayRun, replay: Replay) -> Replayed:

@@ -27,6 +27,20 @@ _HERE: Final = Path(__file__).parent
 
 STATIC: Final = _HERE / "static"
 
+NAVIGATION: Final[Sequence[tuple[str, str, str]]] = (
+    ("/", "Overview", "overview"),
+    ("/topics", "Topics", "topics"),
+    ("/groups", "Groups", "groups"),
+    ("/shares", "Share groups", "shares"),
+    ("/schemas", "Schemas", "schemas"),
+    ("/transactions", "Transactions", "transactions"),
+    ("/pipelines", "Pipelines", "pipelines"),
+    ("/reassignments", "Reassignments", "reassignments"),
+    ("/access", "Access", "access"),
+    ("/quotas", "Quotas", "quotas"),
+)
+"""Address, label and area. Schemas are shown where there is a registry."""
+
 
 def link(path: str, **query: object) -> str:
     """A path of the console with a query; empty values are left out."""

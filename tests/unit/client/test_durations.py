@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.client.durations import DurationError, milliseconds, parse_moment_ms, spoken
+from tidelog.client.durations import DurationError, milliseconds, parse_moment_ms, parse_when_ms, spoken
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,22 @@ def test_times_are_iso_8601_or_milliseconds(text: str, expected: int) -> None:
 def test_what_is_no_time_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="is not a time of ISO 8601"):
         parse_moment_ms(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("now", 10_000),
+        ("3s", 7_000),
+        ("36500d", 0),
+        ("1970-01-01T00:00:05Z", 5_000),
+        (" 1700000000000 ", 1_700_000_000_000),
+    ],
+)
+def test_a_time_is_so_long_ago_or_a_moment(text, expected):
+    assert parse_when_ms(text, 10_000) == expected
+
+
+def test_what_is_no_time_is_refused():
+    with pytest.raises(ValueError, match="soon"):
+        parse_when_ms("soon", 10_000)

@@ -58,8 +58,8 @@ OUR_OWN: Final = {
 
 
 OF_LATER_VERSIONS: Final = ("group.share.", "group.streams.", "share.coordinator.", "errors.deadletterqueue.")
-"""Share groups (KIP-932), their dead letters (KIP-1191) and streams groups (KIP-1071), which Kafka 3.9 documents under other
-names, if at all."""
+"""Share groups (KIP-932), their dead letters (KIP-1191) and streams groups (KIP-1071): Kafka 3.9 documents none of them
+under these names."""
 
 
 def is_absent(level: str, name: str) -> bool:

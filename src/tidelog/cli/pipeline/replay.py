@@ -33,7 +33,8 @@ def replay(
         typer.Option(
             "--filter",
             help="Only matching letters: FIELD=TEXT, FIELD!=TEXT or FIELD~REGEX; all must match. Fields: key, value, "
-            "pipeline, attempts, error.type, error.message, origin.topic, origin.partition, origin.offset.",
+            "pipeline, attempts, error.type, error.message, origin.topic, origin.partition, origin.offset, "
+            "header.NAME; by the time of the failure failed<TIME, failed>TIME.",
             metavar="CONDITION",
         ),
     ] = None,

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from tidelog.console.cluster_view import ClusterView
 from tidelog.console.clusters import Cluster
 from tidelog.console.errors import explain
+from tidelog.console.settings import Login
 from tidelog.console.web import Ask
 from tidelog.health import Level, summarize
 
@@ -20,13 +21,16 @@ class ClusterRow(NamedTuple):
 
     cluster: Cluster
     level: Level | None
+    """None for a cluster that needs a login."""
     sentence: str
     brokers: int | None = None
     topics: int | None = None
 
 
 async def show_clusters(ask: Ask) -> Response:
-    """All clusters of the console."""
+    """All clusters of the console: of those that the browser is not logged in to, the name."""
+    if ask.cluster.login is Login.TOKEN and ask.entry is None:
+        return ask.go("/login")
     rows = await asyncio.gather(*(_row(ask, each) for each in ask.console.clusters))
     return ask.render("clusters.html", area="", rows=rows)
 

@@ -1,13 +1,14 @@
 """Messages: browse a topic by offset, time and key, search it, look at one record, and produce one."""
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from starlette.responses import JSONResponse, Response
 
 from tidelog.client.aio.admin.types import TopicDescription
-from tidelog.client.durations import parse_moment_ms
+from tidelog.client.durations import parse_when_ms
 from tidelog.console.columns import Cell, Column, cells_of, parse_columns
 from tidelog.console.errors import PageError
 from tidelog.console.formats import Format, Shown, show
@@ -178,7 +179,7 @@ async def _reading(ask: Ask, topic: str, numbers: list[int], query: Query) -> Re
         return Reading(bounds, bounds.end, True)
     begin = bounds.first
     if query.start == "time":
-        begin = await offsets_at_time(ask.view, topic, bounds, parse_moment_ms(query.time))
+        begin = await offsets_at_time(ask.view, topic, bounds, parse_when_ms(query.time, time.time_ns() // 1_000_000))
     elif query.start == "offset":
         begin = bounds.clamp(dict.fromkeys(bounds.first, parse_number("offset", query.offset or "0")))
     return Reading(bounds, begin, False)

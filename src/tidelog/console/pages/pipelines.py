@@ -243,7 +243,8 @@ async def _replay_form(ask: Ask) -> Form:
                 "Filters",
                 kind="textarea",
                 required=False,
-                hint="One per line, all must match: error.type=TimeoutError, key!=42, error.message~time.?out.",
+                hint="One per line, all must match: error.type=TimeoutError, key!=42, error.message~time.?out, "
+                "header.tenant=a, value~words, failed>2026-01-31T12:00:00Z.",
             ),
             Field("to", "Send to", required=False, hint="A topic. Empty: where each letter came from."),
             Field("from_beginning", "Also letters that were sent back before", kind="checkbox", required=False),

@@ -174,7 +174,7 @@ class Replay:
                 for record in cluster.read(starts, ends, read_committed=True):
                     if not self.from_beginning and progress.was_sent(record.partition, record.offset):
                         continue
-                    yield record, read_letter(record.key, record.value, record.headers)
+                    yield record, read_letter(record.key, record.value, record.headers, record.timestamp)
             except DeadlinePassed as error:
                 raise PipelineError(f"topic {self.dead_letters!r} could not be read to its end: {error}") from error
 

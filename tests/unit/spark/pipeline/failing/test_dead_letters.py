@@ -46,6 +46,13 @@ def test_letters_of_others_are_read_as_well_and_left_as_they_are_when_broken() -
         ("origin.partition=1", True),
         ("origin.offset=8", False),
         ("pipeline=p", True),
+        ("header.trace=1", True),
+        ("header.trace!=1", False),
+        ("header.trace~^[0-9]$", True),
+        ("header.missing=1", False),
+        ("failed>1970-01-01T00:00:00.009Z", True),
+        ("failed<1970-01-01T00:00:00.009Z", False),
+        ("failed<2026-01-31T12:00:00Z", True),
     ],
 )
 def test_conditions(text: str, expected: bool) -> None:
@@ -57,10 +64,18 @@ def test_all_conditions_must_hold() -> None:
     assert is_meant(LETTER, [])
 
 
-@pytest.mark.parametrize("text", ["", "key", "colour=red", "key~(", "=x"])
+@pytest.mark.parametrize("text", ["", "key", "colour=red", "key~(", "=x", "failed>soon", "failed=1", "key>1"])
 def test_what_is_no_condition_is_named(text: str) -> None:
     with pytest.raises(FilterError, match="is no"):
         parse_filter(text)
+
+
+def test_a_letter_that_does_not_say_when_it_failed_goes_by_when_it_was_written() -> None:
+    connect = [("__connect.errors.topic", b"orders")]
+    condition = [parse_filter("failed>2026-01-31T12:00:00Z")]
+    assert is_meant(read_letter(None, None, connect, 1_800_000_000_000), condition)
+    assert not is_meant(read_letter(None, None, connect), condition)
+    assert not is_meant(read_letter(None, None, connect), [parse_filter("failed<2026-01-31T12:00:00Z")])
 
 
 @given(st.text())
