@@ -70,7 +70,7 @@ async def _run(run: ReplayRun, replay: Replay) -> None:
     try:
         done = run.done = await asyncio.to_thread(_send, run, replay)
         logger.info("%s sent %d dead letters of %s to %s", run.by, done.total, run.topic, sorted(done.sent))
-    except Exception as error:  # noqa: BLE001 - the page shows it
+    except Exception as error:
         run.failure = error
         if explain(error) is None:
             logger.exception("the replay of %s by %s failed", run.topic, run.by)
