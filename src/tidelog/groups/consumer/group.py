@@ -236,9 +236,12 @@ class ConsumerGroup:
             self.static_members[stored.instance_id] = member_id
 
     def _replay_current(self, member_id: str, value: bytes | None) -> None:
+        # A compacted log may have a member's own record behind this one.
         old = self.members.get(member_id)
         if old is None:
-            return
+            if value is None:
+                return
+            old = ConsumerMember(member_id)
         self._release(old)
         if value is None:
             self.members[member_id] = old._replace(

@@ -95,9 +95,12 @@ class ShareGroup:
         )
 
     def _replay_current(self, member_id: str, stored: Any) -> None:
+        # A compacted log may have a member's own record behind this one.
         member = self.members.get(member_id)
         if member is None:
-            return
+            if stored is None:
+                return
+            member = ShareMember(member_id)
         if stored is None:
             self.members[member_id] = member._replace(member_epoch=0, previous_epoch=-1, assigned={})
             return

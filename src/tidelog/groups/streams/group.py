@@ -228,7 +228,7 @@ class StreamsGroup:
         )
 
     def _replay_current(self, member_id: str, stored: CurrentValue | None) -> None:
-        # A compacted log may have a member's later record behind this one.
+        # A compacted log may have a member's own record behind this one.
         old = self.members.get(member_id)
         if old is None:
             if stored is None:

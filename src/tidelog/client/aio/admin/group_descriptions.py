@@ -1,10 +1,12 @@
-"""Groups and their members, of either protocol, in one shape.
+"""Groups and their members, of each protocol, in one shape.
 
-A broker describes groups of the classic protocol and of the newer one (KIP-848) by different requests, and to the first
-of them says of a group of the other kind what it says of one that does not exist: Dead.
+A broker describes groups of the classic protocol, of the newer one (KIP-848) and of Kafka Streams (KIP-1071) by
+different requests, and to the first of them says of a group of another kind what it says of one that does not exist:
+Dead.
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from tidelog.client.aio.admin.driver import Answers, Driver, answer_of
 from tidelog.client.aio.admin.types import GroupDescription, MemberDescription
@@ -12,7 +14,7 @@ from tidelog.client.aio.consumer.protocol import decode_assignment, decode_subsc
 from tidelog.client.errors import UnsupportedByBroker
 from tidelog.client.types import BrokerNode, TopicPartition
 from tidelog.wire.errors import ErrorCode, WireError
-from tidelog.wire.messages import consumer_group_describe, share_group_describe
+from tidelog.wire.messages import consumer_group_describe, share_group_describe, streams_group_describe
 from tidelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from tidelog.wire.messages.describe_groups import (
     DescribedGroup,
@@ -20,8 +22,10 @@ from tidelog.wire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from tidelog.wire.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
 
 CONSUMER_PROTOCOL = "consumer"
+STREAMS_PROTOCOL = "streams"
 _DEAD = "Dead"
 
 
@@ -30,11 +34,18 @@ async def describe_groups(driver: Driver, group_ids: Iterable[str]) -> dict[str,
     described = await driver.run(
         list(group_ids), driver.to_group_coordinator, lambda node_id, items: _ask_classic(driver, node_id, items)
     )
-    dead = [group_id for group_id, each in described.items() if each.state == _DEAD]
-    newer = await driver.run(
-        dead, driver.to_group_coordinator, lambda node_id, items: _ask_newer(driver, node_id, items)
-    )
-    return described | {group_id: each for group_id, each in newer.items() if each is not None}
+    for ask in (_ask_newer, _ask_streams):
+        dead = [group_id for group_id, each in described.items() if each.state == _DEAD]
+        newer = await driver.run(dead, driver.to_group_coordinator, _of(driver, ask))
+        described |= {group_id: each for group_id, each in newer.items() if each is not None}
+    return described
+
+
+_Ask = Callable[[Driver, int, list[str]], Awaitable[Answers[str, GroupDescription | None]]]
+
+
+def _of(driver: Driver, ask: _Ask) -> Callable[[int, list[str]], Awaitable[Answers[str, GroupDescription | None]]]:
+    return lambda node_id, items: ask(driver, node_id, items)
 
 
 async def _ask_classic(driver: Driver, node_id: int, items: list[str]) -> Answers[str, GroupDescription]:
@@ -60,14 +71,31 @@ async def _ask_newer(driver: Driver, node_id: int, items: list[str]) -> Answers[
         )
     except UnsupportedByBroker:
         return dict.fromkeys(items)
-    coordinator = coordinator_of(driver, node_id)
+    return _answers(reply.groups, _newer_group, coordinator_of(driver, node_id))
+
+
+async def _ask_streams(driver: Driver, node_id: int, items: list[str]) -> Answers[str, GroupDescription | None]:
+    """None for groups that are no streams groups either, and for all if the broker does not know them."""
+    try:
+        reply = await driver.client.send(
+            node_id, StreamsGroupDescribeRequest(group_ids=items), StreamsGroupDescribeResponse
+        )
+    except UnsupportedByBroker:
+        return dict.fromkeys(items)
+    return _answers(reply.groups, _streams_group, coordinator_of(driver, node_id))
+
+
+def _answers(
+    groups: Iterable[Any], describe: Callable[[Any, BrokerNode], GroupDescription], coordinator: BrokerNode
+) -> Answers[str, GroupDescription | None]:
+    """None for groups of which the broker says that they are of another kind."""
     answers: Answers[str, GroupDescription | None] = {}
-    for each in reply.groups:
+    for each in groups:
         if each.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
             answers[each.group_id] = None
         else:
             answers[each.group_id] = answer_of(
-                each.error_code, each.error_message, _newer_group(each, coordinator), f"group {each.group_id!r}"
+                each.error_code, each.error_message, describe(each, coordinator), f"group {each.group_id!r}"
             )
     return answers
 
@@ -104,6 +132,37 @@ def _newer_group(group: consumer_group_describe.DescribedGroup, coordinator: Bro
     members = assigned_members(group.members)
     return GroupDescription(
         group.group_id, group.group_state, CONSUMER_PROTOCOL, group.assignor_name, members, coordinator
+    )
+
+
+def _streams_group(group: streams_group_describe.DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
+    """The partitions of a member are those that its active tasks read."""
+    subtopologies = (group.topology.subtopologies if group.topology is not None else None) or []
+    topics = {
+        each.subtopology_id: [*each.source_topics, *(info.name for info in each.repartition_source_topics)]
+        for each in subtopologies
+    }
+    read = tuple(sorted({name for names in topics.values() for name in names}))
+    members = tuple(
+        MemberDescription(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            tuple(
+                sorted(
+                    TopicPartition(topic, partition)
+                    for entry in each.assignment.active_tasks
+                    for topic in topics.get(entry.subtopology_id, ())
+                    for partition in entry.partitions
+                )
+            ),
+            read,
+        )
+        for each in group.members
+    )
+    return GroupDescription(
+        group.group_id, group.group_state, STREAMS_PROTOCOL, group.assignor_name or "", members, coordinator
     )
 
 
