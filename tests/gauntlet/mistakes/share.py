@@ -15,8 +15,8 @@ MISTAKES: Final = (
         "a record that is locked is handed out again",
         "shares",
         "tidelog.sharing.runs:Run.is_acquirable",
-        "self.state is AVAILABLE and",
-        "self.state in (AVAILABLE, ACQUIRED) and",
+        "self.state is AVAILABLE and self.change is None and self.deadline_ms <= now_ms",
+        "self.state in (AVAILABLE, ACQUIRED) and self.change is None",
     ),
     mistake(
         "a lock ends at once when another member asks",
