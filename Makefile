@@ -41,8 +41,8 @@ test-long: setup ## the long variants: crash matrices, fuzzing, other projects' 
 unit: setup ## the tests that need no socket and no process (under a minute)
 	$(BIN)/python -m pytest tests/unit tests/property -m "not long" -n 2 --dist worksteal -q
 
-simulate: setup ## simulated clusters under faults: SEEDS=100 from FIRST=0, MINUTES=5 instead, or SEED=7 alone; DELAYED=1
-	$(BIN)/python -m tidelog.testing.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first-seed $(FIRST)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(BROKERS),--brokers $(BROKERS)) $(if $(DELAYED),--delayed)
+simulate: setup ## simulated clusters under faults: SEEDS=100 from FIRST=0, MINUTES=5 instead, or SEED=7 alone; DELAYED=1, SHARES=1
+	$(BIN)/python -m tidelog.testing.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first-seed $(FIRST)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(BROKERS),--brokers $(BROKERS)) $(if $(DELAYED),--delayed) $(if $(SHARES),--shares)
 
 gauntlet: setup ## plants known mistakes and shows which seeds and tests find them: ONLY=replication, SEEDS=200, KEEP=1
 	$(BIN)/python -m tests.gauntlet $(if $(ONLY),--only $(ONLY)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(KEEP),--keep)

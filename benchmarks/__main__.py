@@ -7,6 +7,7 @@
 `python -m benchmarks console` the latency of a large broker with and without an open console,
 `python -m benchmarks retry` the retries of clients with those of Celery, Dramatiq and kafka-python,
 `python -m benchmarks delay` measures the punctuality of delayed records and what a million of them cost,
+`python -m benchmarks share` compares share groups with those of Apache Kafka 4.3.1,
 `python -m benchmarks hostile` sends hostile requests and writes HOSTILE.md.
 """
 
@@ -46,6 +47,7 @@ PROGRAMS = {
     "quotas": "benchmarks.quotas",
     "retry": "benchmarks.retry",
     "security": "benchmarks.security",
+    "share": "benchmarks.share",
     "spark": "benchmarks.spark",
 }
 """The others, by the first argument; each is imported when it runs, with what it needs."""

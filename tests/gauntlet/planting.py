@@ -47,6 +47,8 @@ class Mistake:
     """Where Kafka, or another implementation, has made it."""
     needs_delayed: bool = False
     """Whether every seed is to have delayed records."""
+    needs_shares: bool = False
+    """Whether every seed is to have a share group."""
 
 
 def mistake(
@@ -54,7 +56,7 @@ def mistake(
 ) -> Mistake:
     """An entry with one change, or several."""
     edits = (Edit(place, right, wrong), *(Edit(*each) for each in more))
-    return Mistake(name, area, edits, known, needs_delayed=area == "delayed")
+    return Mistake(name, area, edits, known, needs_delayed=area == "delayed", needs_shares=area == "shares")
 
 
 @contextmanager

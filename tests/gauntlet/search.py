@@ -28,6 +28,7 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
     "producers": ("tests/unit/storage", "tests/property/storage", "tests/property/transactions"),
     "transactions": ("tests/unit/transactions", "tests/property/transactions"),
     "delayed": ("tests/unit/replication", "tests/property/replication", "tests/unit/storage"),
+    "shares": ("tests/unit/sharing", "tests/property/sharing"),
     "storage": (
         "tests/unit/storage",
         "tests/property/storage",
@@ -67,7 +68,7 @@ def search_seeds(entry: Mistake, seeds_max: int = SEEDS_MAX, brokers: int = 3, *
     """The seed that fails, of so many at most, beginning with `first`."""
     with planted(entry):
         for tried, seed in enumerate(_seeds(first, seeds_max), 1):
-            report = run_seed(seed, brokers, has_delayed=entry.needs_delayed)
+            report = run_seed(seed, brokers, has_delayed=entry.needs_delayed, has_shares=entry.needs_shares)
             if report.failed:
                 return Found(seed, tried, report.anomalies[0])
     return Found(tried=seeds_max)

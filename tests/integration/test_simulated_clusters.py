@@ -38,6 +38,15 @@ def test_one_broker_alone_holds_its_promises() -> None:
     assert totals["counts"]["acknowledged sends"] > 0
 
 
+@pytest.mark.parametrize("seeds", usually([3], [3, 20]))
+@pytest.mark.timeout(900)
+def test_share_groups_hold_their_promises(seeds: int) -> None:
+    """None of its records is locked twice at once, delivered after a confirmed accept, or lost."""
+    finished = simulate("--seeds", str(seeds), "--processes", "2", "--shares", "--no-shorten", "--format", "json")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert json.loads(finished.stdout)["counts"]["share accepts confirmed"] > 0
+
+
 def test_seeds_go_on_from_any_of_them() -> None:
     """A run of many seeds that was interrupted is continued with `--first-seed`."""
     finished = simulate("--first-seed", "4711", "--seeds", "2", "--processes", "1", "--format", "json")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.client import Producer
+from tidelog.client import Admin, ConfigChange, ConfigResource, Producer, ResourceType
 from tidelog.testing import Broker, Cluster
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
@@ -107,3 +107,60 @@ def test_no_record_is_lost_while_brokers_are_killed() -> None:
         finally:
             for worker in workers:
                 worker.stop()
+
+
+def test_a_plain_consumer_has_retries_with_a_delay_and_dead_letters_without_code_for_them() -> None:
+    """What it releases comes again after the group's delay; what it rejects has a dead letter."""
+    settings = {"group.share.heartbeat.interval.ms": 200, "errors.deadletterqueue.auto.create.topics.enable": True}
+    with Broker(settings) as broker:
+        broker.create_topic(TOPIC)
+        changes = {
+            "share.auto.offset.reset": "earliest",
+            "share.retry.delays": "700ms",
+            "errors.deadletterqueue.topic.name": "dlq.work",
+            "errors.deadletterqueue.copy.record.enable": "true",
+        }
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            resource = ConfigResource(ResourceType.GROUP, "workers")
+            admin.incremental_alter_configs({resource: [ConfigChange(*each) for each in changes.items()]})
+        write(broker.bootstrap_servers, range(3))
+        own: dict[str, Any] = {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "workers",
+            "share.acknowledgement.mode": "explicit",
+            "log_level": 0,
+        }
+        kinds = confluent_kafka.AcknowledgeType
+        released_at = 0.0
+        consumer: Any = confluent_kafka.ShareConsumer(own)
+        consumer.subscribe([TOPIC])
+        try:
+            seen: list[bytes] = []
+            deadline = time.monotonic() + 60
+            while len(seen) < 4:
+                assert time.monotonic() < deadline, f"only {seen} came"
+                for message in consumer.poll(timeout=0.3):
+                    value = message.value()
+                    kind = {b"0": kinds.ACCEPT, b"1": kinds.REJECT}.get(value, kinds.RELEASE)
+                    if value in seen:
+                        assert time.monotonic() - released_at >= 0.6
+                        kind = kinds.ACCEPT
+                    elif kind == kinds.RELEASE:
+                        released_at = time.monotonic()
+                    seen.append(value)
+                    consumer.acknowledge(message, kind)
+                consumer.commit_sync(30.0)
+        finally:
+            consumer.close()
+        assert sorted(seen) == [b"0", b"1", b"2", b"2"]
+        letters: Any = confluent_kafka.Consumer(
+            {"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers", "log_level": 0}
+        )
+        letters.assign([confluent_kafka.TopicPartition("dlq.work", 0, 0)])
+        letter = None
+        while letter is None or letter.error() is not None:
+            assert time.monotonic() < deadline + 60, "there is no dead letter"
+            letter = letters.poll(0.3)
+        letters.close()
+        assert letter.value() == b"1"
+        assert dict(letter.headers())["__dlq.errors.group"] == b"workers"

@@ -11,6 +11,7 @@ from tests.gauntlet.mistakes import (
     groups,
     metadata,
     replication,
+    share,
     storage,
     transactions,
 )
@@ -22,6 +23,7 @@ MISTAKES: Final[tuple[Mistake, ...]] = (
     *groups.MISTAKES,
     *transactions.MISTAKES,
     *delayed.MISTAKES,
+    *share.MISTAKES,
     *storage.MISTAKES,
     *metadata.MISTAKES,
     *clients.MISTAKES,

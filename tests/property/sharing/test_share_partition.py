@@ -282,7 +282,8 @@ class SharePartitionBesideModel(RuleBasedStateMachine):
             if offset in done and self.store.batches.get(offset, (0,))[0] == ARCHIVING:
                 record.may_have_letter = True  # the response to a write was lost
             if offset >= self.partition.end_offset:
-                record.count = 0
+                assert record.confirmed_ms is None
+                record.count = record.available_ms = 0
 
     @invariant()
     def runs_cover_the_range(self) -> None:

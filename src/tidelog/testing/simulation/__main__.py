@@ -28,6 +28,7 @@ from tidelog.testing.simulation.delayed_load import EXPECTED_DELAYED_WORK
 from tidelog.testing.simulation.faults import FAILOVERS, FAULTS, STEPS, draw_schedule
 from tidelog.testing.simulation.invariants import Step
 from tidelog.testing.simulation.run import FAULT_SECONDS, FAULTS_PER_SEED, Report, run_seed, shorten, warm_up
+from tidelog.testing.simulation.share_load import EXPECTED_SHARE_WORK
 from tidelog.testing.simulation.workload import EXPECTED_WORK
 
 _HASH_SEED: Final = "PYTHONHASHSEED"
@@ -56,19 +57,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = [report for report in reports if report.failed]
     for report in failed[: options.show]:
         _print_failure(shorten(report, options.brokers) if options.shorten else report, options.brokers)
-    missing = _missing(reports, options.brokers)
+    missing = _missing(reports, options.brokers, has_shares=options.shares)
     if missing and len(reports) >= _MANY_SEEDS:
         print(f"these never happened: {', '.join(missing)}", file=sys.stderr)
         return _INCOMPLETE
     return min(len(failed), 100)
 
 
-def _missing(reports: list[Report], brokers: int) -> list[str]:
+def _missing(reports: list[Report], brokers: int, *, has_shares: bool = False) -> list[str]:
     """Faults, and steps of the protocol, that no seed has brought about."""
     if brokers == 1:
         return []
     happened = {name for report in reports for name in (*report.faults, *report.counts)}
-    return sorted({*FAULTS, *FAILOVERS, *STEPS, *_WORK} - happened)
+    return sorted({*FAULTS, *FAILOVERS, *STEPS, *_WORK, *(EXPECTED_SHARE_WORK if has_shares else ())} - happened)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -83,6 +84,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=None, help="run seeds for this long instead of a number")
     parser.add_argument("--brokers", type=int, default=3, help="how many brokers a cluster has (default: 3)")
     parser.add_argument("--delayed", action="store_true", help="delayed records in every seed, not in some of them")
+    parser.add_argument("--shares", action="store_true", help="a share group in every seed; there is none otherwise")
     parser.add_argument("--faults", help="with --seed: only these of its faults, by their places: 0,3")
     parser.add_argument("--without", nargs="+", default=(), help="with --seed: leave out these clients and features")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many seeds run at a time")
@@ -98,19 +100,26 @@ def _run_all(options: argparse.Namespace) -> Iterator[Report]:
         if options.faults is not None:
             drawn = draw_schedule(options.seed, FAULT_SECONDS, FAULTS_PER_SEED)
             schedule = [drawn[int(place)] for place in options.faults.split(",") if place]
-        yield run_seed(options.seed, options.brokers, schedule, has_delayed=options.delayed, without=options.without)
+        yield run_seed(
+            options.seed,
+            options.brokers,
+            schedule,
+            has_delayed=options.delayed,
+            has_shares=options.shares,
+            without=options.without,
+        )
         return
     seeds = _seeds(options)
     if options.processes == 1:
         for seed in seeds:
-            yield run_seed(seed, options.brokers, has_delayed=options.delayed)
+            yield run_seed(seed, options.brokers, has_delayed=options.delayed, has_shares=options.shares)
         return
     with ProcessPoolExecutor(options.processes, initializer=warm_up) as pool:
         running: set[Future[Report]] = set()
         while True:
             room = 2 * options.processes - len(running)
             running.update(
-                pool.submit(run_seed, seed, options.brokers, has_delayed=options.delayed)
+                pool.submit(run_seed, seed, options.brokers, has_delayed=options.delayed, has_shares=options.shares)
                 for seed in islice(seeds, room)
             )
             if not running:
@@ -210,6 +219,8 @@ def replay_command(report: Report, brokers: int) -> str:
     command = f"python -m tidelog.testing.simulation --seed {report.seed} --brokers {brokers}"
     if report.has_delayed:
         command += " --delayed"
+    if report.has_shares:
+        command += " --shares"
     drawn = draw_schedule(report.seed, FAULT_SECONDS, FAULTS_PER_SEED)
     if len(report.schedule) < len(drawn):
         command += " --faults " + ",".join(str(place) for place, fault in enumerate(drawn) if fault in report.schedule)

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from tidelog.metadata.image import SHARE_STATE_TOPIC
 from tidelog.records.header import read_header
 from tidelog.replication.partition import Partition
 from tidelog.replication.replica_set import IsrProposal, ReplicaSet
@@ -138,6 +139,10 @@ class ReplicaRules:
         log, theirs = partition.log, leader.log
         start = max(log.log_start_offset, theirs.log_start_offset)
         end = min(log.log_end_offset, theirs.log_end_offset)
+        if partition.topic == SHARE_STATE_TOPIC:
+            # Its coordinator moves the start. A crash can take that back, and not what was forgotten of the epochs.
+            begins = (each.log.leader_epochs.entries()[:1] for each in (partition, leader))
+            start = max(start, *(entry.start_offset for entries in begins for entry in entries), 0)
         ours, noted = (list(_epochs_between(each, start, end)) for each in (partition, leader))
         if ours != noted:
             self._violated(

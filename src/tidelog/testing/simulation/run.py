@@ -35,6 +35,13 @@ from tidelog.testing.simulation.faults import Fault, begin, draw_schedule
 from tidelog.testing.simulation.ghosts import Ghosts
 from tidelog.testing.simulation.history import History
 from tidelog.testing.simulation.machine import SimulatedClock
+from tidelog.testing.simulation.share_load import (
+    LETTERS_SETTINGS,
+    LETTERS_TOPIC,
+    SHARED_TOPIC,
+    SHARING_BROKER,
+    ShareLoad,
+)
 from tidelog.testing.simulation.simulation import Simulation, SimulationFailed
 from tidelog.testing.simulation.swarm import Swarm, draw_swarm
 from tidelog.testing.simulation.workload import (
@@ -55,7 +62,11 @@ _REST_SECONDS_MAX: Final = 60.0
 _DELAYED_SECONDS_MAX: Final = 300.0
 _CREATION_ATTEMPTS: Final = 50
 _STORY_LINES: Final = 60
-_SETTINGS_OF: Final = {ACCOUNTS_TOPIC: ACCOUNTS_SETTINGS, TRIMMED_TOPIC: TRIMMED_SETTINGS}
+_SETTINGS_OF: Final = {
+    ACCOUNTS_TOPIC: ACCOUNTS_SETTINGS,
+    TRIMMED_TOPIC: TRIMMED_SETTINGS,
+    LETTERS_TOPIC: LETTERS_SETTINGS,
+}
 
 
 @dataclass
@@ -73,6 +84,8 @@ class Report:
     schedule: Sequence[Fault] = ()
     has_delayed: bool = False
     """Whether there were delayed records in any case."""
+    has_shares: bool = False
+    """Whether there was a share group."""
     features: Sequence[str] = ()
     """What can be left out of the seed."""
     without: frozenset[str] = frozenset()
@@ -101,18 +114,27 @@ def run_seed(
     schedule: Sequence[Fault] | None = None,
     *,
     has_delayed: bool = False,
+    has_shares: bool = False,
     without: Collection[str] = (),
 ) -> Report:
-    """Run one seed, with delayed records in any case if `has_delayed`.
+    """Run one seed, with delayed records in any case if `has_delayed`, and with a share group if `has_shares`.
 
     A schedule of one's own, and features that are left out, are for trying a failing seed with less in it.
     """
     began = process_time()
-    swarm = draw_swarm(seed, brokers).without(without)
+    swarm = draw_swarm(seed, brokers)
+    if has_shares:
+        swarm = replace(swarm, has_shares=True)
+    swarm = swarm.without(without)
     if schedule is None:
         schedule = draw_schedule(seed, FAULT_SECONDS, FAULTS_PER_SEED)
     report = Report(
-        seed, schedule=schedule, has_delayed=has_delayed, features=swarm.features, without=frozenset(without)
+        seed,
+        schedule=schedule,
+        has_delayed=has_delayed,
+        has_shares=has_shares,
+        features=swarm.features,
+        without=frozenset(without),
     )
     if has_delayed:
         swarm = replace(swarm, has_delayed=True)
@@ -138,6 +160,9 @@ def _simulate(report: Report, swarm: Swarm, brokers: int) -> None:
             settings = {**settings, **COMPACTING_BROKER}
         if swarm.is_cleaned:
             settings = {**settings, **COMPACTING_COORDINATORS}
+        if swarm.has_shares:
+            replicas = str(min(3, brokers))
+            settings = {**settings, **SHARING_BROKER, "share.coordinator.state.topic.replication.factor": replicas}
         cluster = undo.enter_context(Simulation(report.seed, brokers, settings))
         try:
             _live(cluster, report, swarm)
@@ -157,11 +182,7 @@ def _live(cluster: Simulation, report: Report, swarm: Swarm) -> None:
     for broker, skew_ms in zip(cluster.brokers, swarm.skews_ms, strict=True):
         broker.clock.skew_ms = skew_ms
     workload = Workload(history, cluster.bootstrap_servers, chance, swarm)
-    topics = (TOPIC, TRANSACTIONS_TOPIC, *((DELAYED_TOPIC,) if swarm.has_delayed else ()))
-    aside = (
-        *((ACCOUNTS_TOPIC,) if swarm.is_cleaned else ()),
-        *((TRIMMED_TOPIC,) if "trimmed topic" in swarm.clients else ()),
-    )
+    topics, aside = _topics_of(swarm)
     cluster.run(cluster.client().run(_create_topics(cluster.bootstrap_servers, swarm, (*topics, *aside))))
     cluster.burst = lambda topic, partition: workload.burst(topic, partition, cluster.client())
     cluster.replace_client = workload.replace
@@ -175,6 +196,7 @@ def _live(cluster: Simulation, report: Report, swarm: Swarm) -> None:
         SimulatedClock(cluster.world).wall_ms,
         is_compacted=swarm.is_compacted,
     )
+    shares = _begin_to_share(cluster, workload) if swarm.has_shares else None
     switching = DelaySwitching(cluster, workload, swarm.replicas)
     if swarm.has_delayed:
         for life in delayed.lives():
@@ -201,6 +223,7 @@ def _live(cluster: Simulation, report: Report, swarm: Swarm) -> None:
     _come_to_rest(cluster)
     if swarm.has_delayed:
         _deliver_the_rest(cluster, delayed)
+    _share_the_rest(cluster, shares)
     cluster.run(cluster.client().run(read_everything(cluster.bootstrap_servers, history, topics)))
     for kind in sorted(swarm.clients & GROUPS.keys()):
         cluster.run(cluster.client().run(workload.drain(kind)))
@@ -213,6 +236,39 @@ def _live(cluster: Simulation, report: Report, swarm: Swarm) -> None:
     report.counts.update(ghosts.sent)
     report.anomalies += workload.errors() + workload.violations + history.anomalies() + cluster.defects()
     report.anomalies += delayed.anomalies(cluster, is_switched=switching.is_switched)
+    if shares is not None:
+        report.anomalies += shares.anomalies(history.final)
+        report.counts.update(shares.history.counts)
+
+
+def _topics_of(swarm: Swarm) -> tuple[Sequence[str], Sequence[str]]:
+    """Those that are read whole at the end, and the others."""
+    topics = (
+        *(TOPIC, TRANSACTIONS_TOPIC),
+        *((DELAYED_TOPIC,) if swarm.has_delayed else ()),
+        *((SHARED_TOPIC,) if swarm.has_shares else ()),
+    )
+    aside = (
+        *((ACCOUNTS_TOPIC,) if swarm.is_cleaned else ()),
+        *((TRIMMED_TOPIC,) if "trimmed topic" in swarm.clients else ()),
+        *((LETTERS_TOPIC,) if swarm.has_shares else ()),
+    )
+    return topics, aside
+
+
+def _begin_to_share(cluster: Simulation, workload: Workload) -> ShareLoad:
+    shares = ShareLoad(cluster, workload, random.Random(f"share group {cluster.seed}"))
+    cluster.run(cluster.client().run(shares.set_up()))
+    for life in shares.lives():
+        workload.add(life, cluster.client())
+    return shares
+
+
+def _share_the_rest(cluster: Simulation, shares: ShareLoad | None) -> None:
+    """The group comes to the end of its topic."""
+    if shares is not None:
+        cluster.run(cluster.client().run(shares.drain()))
+        _come_to_rest(cluster)
 
 
 def _come_to_rest(cluster: Simulation) -> None:
@@ -274,7 +330,14 @@ def shorten(report: Report, brokers: int = 3) -> Report:
 
     def tries(schedule: Sequence[Fault], without: Collection[str]) -> None:
         nonlocal shortest
-        tried = run_seed(report.seed, brokers, schedule, has_delayed=report.has_delayed, without=without)
+        tried = run_seed(
+            report.seed,
+            brokers,
+            schedule,
+            has_delayed=report.has_delayed,
+            has_shares=report.has_shares,
+            without=without,
+        )
         if tried.failed:
             shortest = tried
 

@@ -43,6 +43,7 @@ _CLIENTS: Final = {
 """Beside the idempotent and a transactional producer, a reader of committed records and the administrator."""
 LATE_REQUESTS: Final = "late requests"
 COMPACTION: Final = "compaction"
+SHARES: Final = "share group"
 """Features that are no clients, by the names under which they can be left out."""
 _DELAYED_SHARE: Final = 0.12
 _CLEANED_SHARE: Final = 0.3
@@ -65,6 +66,8 @@ class Swarm:
     """Whether there are delayed records. They cost half as much again as all the rest."""
     is_compacted: bool = False
     """Whether the topic of delayed records is compacted."""
+    has_shares: bool = False
+    """Whether there is a share group: only where it is asked for."""
     is_cleaned: bool = False
     """Whether logs are compacted, those of coordinators and one of balances among them."""
     is_haunted: bool = False
@@ -73,7 +76,7 @@ class Swarm:
     @property
     def features(self) -> list[str]:
         """What can be left out of it: kinds of clients, and what goes on beside them."""
-        beside = ((LATE_REQUESTS, self.is_haunted), (COMPACTION, self.is_cleaned))
+        beside = ((LATE_REQUESTS, self.is_haunted), (COMPACTION, self.is_cleaned), (SHARES, self.has_shares))
         return [*sorted(self.clients), *(name for name, is_there in beside if is_there)]
 
     def without(self, features: Collection[str]) -> Swarm:
@@ -83,6 +86,7 @@ class Swarm:
             clients=self.clients.difference(features),
             is_haunted=self.is_haunted and LATE_REQUESTS not in features,
             is_cleaned=self.is_cleaned and COMPACTION not in features,
+            has_shares=self.has_shares and SHARES not in features,
         )
 
 
