@@ -31,6 +31,7 @@ _OWN_DRIVER = (
     "tests/integration/spark/test_pipeline_kill.py",
     "tests/integration/spark/test_sink_cluster.py",
     "tests/integration/spark/test_sink_kills.py",
+    "tests/integration/spark/test_table_command.py",
 )
 """Files that start Spark in processes of their own."""
 _SHARED = ("tests/compat/apache_kafka/", "tests/compat/kafka_tools/")

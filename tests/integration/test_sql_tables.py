@@ -109,7 +109,9 @@ def test_batches_add_up_and_one_that_is_there_is_skipped(url, name):
 
 def test_rows_with_a_key_are_inserted_or_updated(url, name):
     table = open_target(sql_table(name, url=url, key="id"))
+    assert table.rows() == []
     table.append(orders([1, 2], "a"), Batch(f"q {name}", 0))
+    assert table.rows() == [{"id": 1, "day": "a"}, {"id": 2, "day": "a"}]
     table.append(orders([2, 3], "b"), Batch(f"q {name}", 1))
     assert sorted(rows_of(url, name)) == [(1, "a"), (2, "b"), (3, "b")]
     with pytest.raises(PipelineError, match="several rows of one key"):

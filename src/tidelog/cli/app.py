@@ -45,6 +45,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "log": "tidelog.cli.log",
     "perf": "tidelog.cli.perf",
     "pipeline": "tidelog.cli.pipeline",
+    "table": "tidelog.cli.table",
     "console": "tidelog.cli.console",
     "mcp": "tidelog.cli.mcp",
     "profile": "tidelog.cli.profile",

@@ -283,7 +283,7 @@ def _send(pipeline: "Pipeline", records: Sequence[Any], servers: str) -> None:
 
 def _written(sink: Any, servers: str, known: Collection[str]) -> list[dict[str, Any]]:
     """The rows in a sink. Of `topic()`, whose rows name their topics: all but internal ones and those in `known`."""
-    from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, Iceberg, Topic
+    from tidelog.spark.pipeline.definition.endpoints import Changes, Delta, Iceberg, SqlTable, Topic
 
     if isinstance(sink, Topic):
         return [
@@ -298,6 +298,10 @@ def _written(sink: Any, servers: str, known: Collection[str]) -> list[dict[str, 
             for record in _records(servers, name)
         ]
     table = sink.table if isinstance(sink, Changes) else sink
+    if isinstance(table, SqlTable):
+        from tidelog.spark.pipeline.lake.sql import SqlTarget
+
+        return SqlTarget(table).rows()
     if not isinstance(table, Delta | Iceberg):
         return []
     from tidelog.spark.pipeline.lake.tables import open_table

@@ -107,6 +107,16 @@ class SqlTarget:
             within = Transaction(connection, self._dialect)
             return _committed(within, application) if _exists(within, quoted(BATCHES)) else None
 
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of the table, as the driver returns them; none if there is no such table."""
+        with closing(self._dialect.connect(self._endpoint.url)) as connection:
+            within = Transaction(connection, self._dialect)
+            if not _exists(within, self._table):
+                return []
+            found = within.run(f"SELECT * FROM {self._table}")
+            names = [each[0] for each in found.description]
+            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
     def _written(
         self,
         batch: Batch,

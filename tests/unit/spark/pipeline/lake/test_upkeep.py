@@ -1,11 +1,14 @@
 """Tables kept in order: what is no longer needed goes, what a reader, a branch or a running batch needs stays."""
 
+import re
 import time
 from collections import Counter
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from tests.integration.spark.pages import run_snippet
 from tests.unit.spark.pipeline.lake.rows import Rows
 from tests.unit.spark.pipeline.lake.test_tables import CHANGES, endpoint, ids, kind, open_table, orders  # noqa: F401
 from tidelog.spark.pipeline import maintain
@@ -160,3 +163,12 @@ def test_a_merged_table_is_kept_in_order_as_well(kind, tmp_path):  # noqa: F811 
     table.expire(0, later_ms)
     table.remove_orphans(0, later_ms)
     assert {row["id"]: row["name"] for row in table.read().to_pylist()} == {0: "n2", 1: "n3"}
+
+
+def test_the_sinks_of_the_page_are_sound():
+    page = Path(__file__).parents[5] / "docs" / "pipelines" / "maintenance.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    sinks = [run_snippet(each)["sink"] for each in blocks]
+    assert len(sinks) == 2
+    assert sinks[0].maintenance == maintain(every="1h")
+    assert not [problem for each in sinks for problem in lake_problems(each)]
