@@ -96,7 +96,7 @@ def test_without_a_policy_the_row_is_named(spark: SparkSession, broker: Broker, 
     )
     with pytest.raises(StreamingQueryException) as failed:
         _run(pipeline, spark, servers)
-    assert "a row failed (topic named partition 0 offset 3): WorkerDied: " in in_a_sentence(failed.value)
+    assert "a row failed (topic named partition 0 offset 3) in step deadly: WorkerDied: " in in_a_sentence(failed.value)
 
 
 def by_size(orders: DataFrame) -> DataFrame:

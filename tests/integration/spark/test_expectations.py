@@ -140,7 +140,8 @@ def test_an_expectation_can_stop_the_pipeline(spark: SparkSession, broker: Broke
         steps=[parse_json("id long"), expect("id < 2", name="young", on_failure="fail"), pack_json("id")],
         checkpoint=str(tmp_path / "checkpoint"),
     )  # fmt: skip
-    reason = r"a row failed \(topic fatal partition 0 offset 2\): young: not id < 2; the expectation has"
+    place = r"a row failed \(topic fatal partition 0 offset 2\) in step expect\('young'\): "
+    reason = rf"{place}young: not id < 2; the expectation has"
     with pytest.raises(Exception, match=reason) as stopped:
         run(pipeline, spark, servers)
     assert stopped.value.__notes__ == ["after 0 restarts"]

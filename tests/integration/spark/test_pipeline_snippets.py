@@ -67,7 +67,7 @@ def test_a_block_of_python_is_a_pipeline_that_can_run_or_a_part_of_one(
         assert [str(each) for each in plan_problems(pipeline, spark)] == []
         return
     parts: dict[str, Any] = {"source": topic("a"), "sink": topic("b")}
-    parts.update({name: names[name] for name in ("steps", "sink", "on_failure") if name in names})
+    parts.update({name: names[name] for name in ("source", "steps", "sink", "on_failure") if name in names})
     made = Pipeline("part", **parts)
     missing = ("No such file", "does not exist", "needs the library")
     assert [str(each) for each in check(made) if not any(text in each.message for text in missing)] == []

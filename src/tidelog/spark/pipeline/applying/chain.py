@@ -87,7 +87,7 @@ def run_steps(
     materialize: Materialize,
     *,
     keep: Sequence[str] | None = (RECORD, ERROR),
-    on_failed: Materialize | None = None,
+    on_failed: Callable[[DataFrame, str], DataFrame] | None = None,
     guard: Guard = Guard(),  # noqa: B008 - frozen
     counts_rules: bool = False,
 ) -> Applied:
@@ -109,7 +109,7 @@ def run_steps(
         if ERROR in applied.rows.columns:
             applied.rows = applied.record.in_rows(applied.rows, step)
         if on_failed is not None and ERROR in applied.rows.columns:
-            applied.rows = on_failed(applied.rows)
+            applied.rows = on_failed(applied.rows, name_of(step))
     return applied
 
 

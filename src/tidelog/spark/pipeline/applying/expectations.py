@@ -57,7 +57,7 @@ def _dead(rows: "DataFrame", fails: "Column", step: Expect) -> "DataFrame":
 
 
 def _stop(rows: "DataFrame", fails: "Column", step: Expect) -> "DataFrame":
-    return stopping_at(rows, fails, F.lit(f"{_unmet(step)}{STOPS}"))
+    return stopping_at(rows, fails, F.lit(f"{_unmet(step)}{STOPS}"), step.name)
 
 
 _ACTS: Final[Mapping[OnUnmet, Callable[["DataFrame", "Column", Expect], "DataFrame"]]] = {

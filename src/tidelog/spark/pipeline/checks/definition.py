@@ -242,15 +242,14 @@ def _policy(pipeline: Pipeline) -> Problems:
         return
     if isinstance(policy, RetryLadder):
         yield from _ladder_numbers(policy)
-    if not isinstance(pipeline.source, Topic):
-        return
-    yield from _policy_start(pipeline.source)
+    if isinstance(pipeline.source, Topic):
+        yield from _policy_start(pipeline.source)
     try:
         ladder = ladder_of(pipeline)
     except DurationError:
         return
     if ladder is not None:
-        yield from _ladder_topics(pipeline, pipeline.source, ladder)
+        yield from _ladder_topics(pipeline, ladder)
 
 
 def _policy_start(source: Topic) -> Problems:
@@ -300,7 +299,8 @@ def _ladder_retention(policy: RetryLadder) -> Problems:
         yield Problem("on_failure.retention", message)
 
 
-def _ladder_topics(pipeline: Pipeline, source: Topic, ladder: Ladder) -> Problems:
+def _ladder_topics(pipeline: Pipeline, ladder: Ladder) -> Problems:
+    source = pipeline.source if isinstance(pipeline.source, Topic) else Topic()
     outputs = {name for sink in topic_sinks(pipeline) for name in sink.names}
     for name in ladder.own_topics:
         setting = "on_failure.dead_letters" if name == ladder.dead_letters else "on_failure.topic"

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from tidelog.spark.pipeline.definition.endpoints import Delta, Files, Iceberg, Refreshed, Sink, SqlTable, Topic
 from tidelog.spark.pipeline.definition.pipeline import Pipeline
-from tidelog.spark.pipeline.definition.policy import RetryLadder
+from tidelog.spark.pipeline.definition.policy import Policy, RetryLadder
 from tidelog.spark.pipeline.definition.steps import BatchStep, Expect, RowStep, has_limits, name_of
 
 _ASIDE: Final = re.compile(r"(, not | \()\{\w+(!r)?\}\)?| not \{\w+\}")
@@ -23,6 +23,7 @@ class Trait(Enum):
     """Something that a pipeline has, or that is asked of it; the value is how the documentation names it."""
 
     POLICY = "`on_failure`"
+    RETRIES = "`RetryLadder`"
     ORDER = "`keep_order_by_key`"
     NO_RECORDS = "a source that is not a topic"
     FILES = "a sink of files"
@@ -57,8 +58,8 @@ def _refusal(setting: str, reason: str, *together: Trait) -> Refusal:
 REFUSALS: Final = (
     _refusal(
         "on_failure",
-        "{NO_RECORDS} has no records: on_failure needs topic(…) as the source",
-        Trait.POLICY,
+        "{NO_RECORDS} has no records that could wait in topics: use DeadLetters(…), or topic(…) as the source",
+        Trait.RETRIES,
         Trait.NO_RECORDS,
     ),
     _refusal(
@@ -145,11 +146,17 @@ def traits_of(pipeline: Pipeline) -> dict[Trait, str]:
     return found
 
 
-def _traits(pipeline: Pipeline) -> Iterator[tuple[Trait, str]]:
-    if pipeline.on_failure is not None:
+def _traits_of_policy(policy: Policy | None) -> Iterator[tuple[Trait, str]]:
+    if policy is not None:
         yield Trait.POLICY, "on_failure"
-    if isinstance(pipeline.on_failure, RetryLadder) and pipeline.on_failure.keep_order_by_key:
-        yield Trait.ORDER, "keep_order_by_key"
+    if isinstance(policy, RetryLadder):
+        yield Trait.RETRIES, "RetryLadder"
+        if policy.keep_order_by_key:
+            yield Trait.ORDER, "keep_order_by_key"
+
+
+def _traits(pipeline: Pipeline) -> Iterator[tuple[Trait, str]]:
+    yield from _traits_of_policy(pipeline.on_failure)
     if not isinstance(pipeline.source, Topic):
         yield Trait.NO_RECORDS, str(pipeline.source)
     for sink in pipeline.sinks:

@@ -27,6 +27,7 @@ ERROR_TYPE: Final = StructType(
     ]
 )
 
+_SHOWN_MAX: Final = 200
 _MILLIS_MAX: Final = (2**63 - 1) // 1000
 
 
@@ -59,16 +60,33 @@ def mark_failed(
     return rows.withColumn(ERROR, F.coalesce(F.col(ERROR), error) if ERROR in rows.columns else error)
 
 
-def stopping_at(rows: "DataFrame", condition: "Column", message: "Column") -> "DataFrame":
-    """`rows`; the first for which `condition` is true stops the query, with its place and `message`."""
-    is_kept = RECORD in rows.columns and rows.schema[RECORD].dataType.typeName() == "struct"
-    names = ("topic", "partition", "offset")
-    there = {name: F.col(f"{RECORD}.{name}" if is_kept else name) for name in names if is_kept or name in rows.columns}
-    place = [F.concat(F.lit(f"{name} "), column.cast("string")) for name, column in there.items()]
-    where = F.concat_ws(" ", *place) if place else F.lit("the steps have dropped its topic, partition and offset")
-    text = F.concat(F.lit("a row failed ("), where, F.lit("): "), F.coalesce(message, F.lit("no message")))
+def stopping_at(rows: "DataFrame", condition: "Column", message: "Column", step: str | None = None) -> "DataFrame":
+    """`rows`; the first for which `condition` is true stops the query, with its place, its `step` and `message`."""
+    where = _place_of(rows)
+    text = F.concat(
+        F.lit("a row failed ("),
+        where,
+        F.lit(f"){'' if step is None else f' in step {step}'}: "),
+        F.coalesce(message, F.lit("no message")),
+    )
     is_well = F.when(condition, F.raise_error(text).cast("boolean")).otherwise(F.lit(True))
     return rows.where(is_well)
+
+
+def _place_of(rows: "DataFrame") -> "Column":
+    """Where a row was read; of one that came from no topic, or whose place the steps have left out, what is in it."""
+    is_kept = RECORD in rows.columns and rows.schema[RECORD].dataType.typeName() == "struct"
+    names = [name for name in ("topic", "partition", "offset") if is_kept or name in rows.columns]
+    columns = [F.col(f"{RECORD}.{name}" if is_kept else name) for name in names]
+    place = F.concat_ws(
+        " ", *[F.concat(F.lit(f"{name} "), column.cast("string")) for name, column in zip(names, columns, strict=True)]
+    )
+    if names and not is_kept:
+        return place
+    known = [name for name in rows.columns if name not in (RECORD, ERROR) and rows.columns.count(name) == 1]
+    shown = F.col(f"{RECORD}.value") if is_kept else F.to_json(F.struct(*[F.col(f"`{name}`") for name in known]))
+    shown = F.coalesce(F.substring(sound_text(shown), 1, _SHOWN_MAX), F.lit("null"))
+    return F.when(place != "", place).otherwise(F.concat(F.lit("row "), shown))
 
 
 def sound_text(column: "Column") -> "Column":

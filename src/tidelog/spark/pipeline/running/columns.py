@@ -72,6 +72,23 @@ def restore(rows: "DataFrame", ladder: "Ladder", pipeline: str, *, show_headers:
     return restored.withColumn("headers", F.when(F.size(headers) > 0, headers))
 
 
+def as_records(rows: "DataFrame") -> "DataFrame":
+    """Rows of a source that is not a topic, with `_record` beside them: the row as JSON, which came from no offset."""
+    value = F.to_json(F.struct(*[F.col(f"`{name}`") for name in rows.columns]), {"ignoreNullFields": "false"})
+    nowhere = {"topic": "string", "partition": "int", "offset": "long"}
+    record = F.struct(
+        F.lit(None).cast("binary").alias("key"),
+        value.cast("binary").alias("value"),
+        no_headers().alias("headers"),
+        *[F.lit(None).cast(kind).alias(name) for name, kind in nowhere.items()],
+        F.lit(None).cast("timestamp").alias("timestamp"),
+        F.lit(0).alias("attempts"),
+        F.lit(None).cast("long").alias("sequence"),
+        *[F.lit(None).cast(kind).alias(f"read_{name}") for name, kind in nowhere.items()],
+    )
+    return rows.withColumn(RECORD, record)
+
+
 def _watermark(rows: "DataFrame", came_back: "Column") -> "list[Column]":
     """The watermark of the batch, for rows that were retried or replayed, where the source knows it."""
     if BATCH_WATERMARK not in rows.columns:

@@ -23,7 +23,7 @@ from tidelog.spark.pipeline.failing.guarded import ERROR_TYPE
 from tidelog.spark.pipeline.failing.own_topics import make_missing, room_for_failed
 from tidelog.spark.pipeline.failing.routing import Ladder, ladder_of
 from tidelog.spark.pipeline.failing.worker_guard import Guard
-from tidelog.spark.pipeline.running.columns import OUTPUT_COLUMNS, output_rows, restore, route
+from tidelog.spark.pipeline.running.columns import OUTPUT_COLUMNS, as_records, output_rows, restore, route
 from tidelog.spark.pipeline.running.opening import open_tables
 from tidelog.spark.pipeline.running.refreshing import RefreshedTables
 from tidelog.spark.pipeline.running.refused import RecordLimits, mark_refused, read_limits
@@ -54,6 +54,8 @@ class Computation:
     def restored(self, rows: "DataFrame") -> "DataFrame":
         """Records of the source, and of the policy's topics, as the steps get them."""
         show_headers = self.source_option("includeHeaders", "false").lower() == "true"
+        if self.ladder is not None and not isinstance(self.pipeline.source, Topic):
+            return as_records(rows)
         if self.ladder is not None:
             return restore(rows, self.ladder, self.pipeline.name, show_headers=show_headers)
         return rows if show_headers or not isinstance(self.pipeline.source, Topic) else rows.drop("headers")
@@ -111,7 +113,7 @@ class Computation:
         rows: "DataFrame",
         tables: Mapping[str, "DataFrame"],
         materialize: Materialize,
-        on_failed: Materialize | None = None,
+        on_failed: Callable[["DataFrame", str], "DataFrame"] | None = None,
     ) -> Applied:
         steps = self.pipeline.steps
         return run_steps(steps, rows, tables, materialize, on_failed=on_failed, guard=self.guard, counts_rules=True)

@@ -68,9 +68,9 @@ def topic_of(sinks: Sequence[Topic]) -> str | None:
     return sinks[0].names[0] if len(sinks) == 1 and sinks[0].names else None
 
 
-def stop_at_failed(rows: "DataFrame") -> "DataFrame":
-    """Without a policy a row that fails stops the query, and says which row it was."""
+def stop_at_failed(rows: "DataFrame", step: str | None = None) -> "DataFrame":
+    """Without a policy a row that fails stops the query, and says which row it was, and in which step."""
     if ERROR not in rows.columns:
         return rows
     message = F.concat(F.col(f"{ERROR}.type"), F.lit(": "), F.col(f"{ERROR}.message"), F.lit(SET_A_POLICY))
-    return stopping_at(rows, F.col(ERROR).isNotNull(), message).drop(ERROR)
+    return stopping_at(rows, F.col(ERROR).isNotNull(), message, step).drop(ERROR)

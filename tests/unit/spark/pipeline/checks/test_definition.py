@@ -156,7 +156,7 @@ def test_a_sound_pipeline_has_no_problems() -> None:
             "matches the source's pattern",
         ),
         (
-            {"source": parquet("/in", schema="id long"), "on_failure": DeadLetters()},
+            {"source": parquet("/in", schema="id long"), "on_failure": RetryLadder()},
             "parquet /in has no records",
         ),
         (

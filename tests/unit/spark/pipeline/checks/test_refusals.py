@@ -45,6 +45,7 @@ def test_traits_of_a_definition() -> None:
     )
     assert traits_of(pipeline) == {
         Trait.POLICY: "on_failure",
+        Trait.RETRIES: "RetryLadder",
         Trait.ORDER: "keep_order_by_key",
         Trait.NO_RECORDS: "parquet /in",
         Trait.OTHER_SINK: "delta /table",
