@@ -86,6 +86,9 @@ class FakeLink:
     async def write(self, request: Message, response: type[Message], **_: Any) -> "asyncio.Future[Any]":
         return self._network.put(self._node_id, request)
 
+    async def send(self, request: Message, response: type[Message], **_: Any) -> Any:
+        return await self._network.put(self._node_id, request)
+
 
 class FakeConnection:
     def __init__(self, network: FakeNetwork, node_id: int) -> None:

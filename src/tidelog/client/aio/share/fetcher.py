@@ -126,7 +126,8 @@ class ShareFetcher:
         if self._is_closed:
             return
         self._follow_member()
-        wanted = self._wanted() if self.records_max else {}
+        # What was fetched is taken first: more locks could only wait, and acknowledgements would wait behind the fetch.
+        wanted = self._wanted() if self.records_max and not self.buffer and not self.errors else {}
         for node_id in {*wanted, *self._brokers}:
             broker = self._broker(node_id)
             if broker.idle.is_set():
