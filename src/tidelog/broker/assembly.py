@@ -18,7 +18,7 @@ from tidelog.broker.coordinators.transactions import TransactionCoordinator
 from tidelog.broker.delayed_delivery import DelayedDelivery
 from tidelog.broker.dynamic_config import follow_settings
 from tidelog.broker.foundation import Foundation
-from tidelog.broker.handlers import TELEMETRY, broker_handlers, handlers, own_handlers
+from tidelog.broker.handlers import TELEMETRY, broker_handlers, forwarded_handlers, handlers, own_handlers
 from tidelog.broker.hosting.hosted_topics import HostedTopics
 from tidelog.broker.hosting.log_dir_moves import LogDirMoves
 from tidelog.broker.requests.request_log import RequestLog
@@ -68,7 +68,7 @@ def assemble(
     config, clock = settings.config, base.clock
     listener_security = ListenerSecurity(config, clock)
     authentication = _authentication_of(config, base, listener_security)
-    routes = {**handlers(), **broker_handlers(plan.apis)}
+    routes = {**handlers(), **broker_handlers(plan.apis), **forwarded_handlers(plan.forwarded)}
     if not config.metrics_listeners:
         # As Kafka without a plug-in that takes the metrics of clients.
         routes = {key: route for key, route in routes.items() if key not in TELEMETRY}

@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
 from tidelog.broker.assembly import assemble
@@ -30,6 +31,7 @@ from tidelog.broker.runtime.garbage import GarbageCollection
 from tidelog.broker.serving.node import Node
 from tidelog.broker.surroundings import Surroundings
 from tidelog.broker.topology.plans import plan_of
+from tidelog.broker.topology.topology import Beginning
 from tidelog.config import BrokerConfig, settings_without_effect
 from tidelog.metadata.errors import StoreClientFailedError, StoreError
 from tidelog.metadata.features import finalise_all
@@ -102,19 +104,20 @@ class Server:
             self._log_manager = base.log_manager
             undo.callback(base.log_manager.unlock)
             directories = base.log_manager.open_directories()
-            store = self._surroundings.open_store(self._static, directories)
-            metadata = StoreQueue(loop, store)
+            beginning = await self._begin(base, directories)
+            metadata = StoreQueue(loop, beginning.store)
             undo.push_async_callback(metadata.close)
-            node = self._node = self._build_node(base, metadata, store, directories)
+            undo.push_async_callback(beginning.plan.close)
+            node = self._node = self._build_node(base, metadata, beginning)
             undo.callback(node.socket_server.close)
             self._bind()
             await self._start_metrics(node, undo)
             undo.push_async_callback(node.topology.close)
-            self._open(store)
+            self._open(beginning.store)
             await self._follow_tree()
             self._start_tasks()
             await node.topology.join()
-            self._accept(store)
+            self._accept(beginning.store)
             undo.pop_all()
 
     async def _start_metrics(self, node: Node, undo: AsyncExitStack) -> None:
@@ -134,23 +137,36 @@ class Server:
         undo.callback(base.timer_driver.stop)
         return base
 
-    def _build_node(self, base: Foundation, metadata: StoreQueue, store: Store, directories: list[str]) -> Node:
-        """Determine this broker's ids and settings, then build its parts.
+    async def _begin(self, base: Foundation, directories: list[str]) -> Beginning:
+        """Find the metadata, and determine this broker's ids by it."""
+        if self._static.process_roles:
+            from tidelog.broker.topology.quorum_start import begin
 
-        Directories whose `meta.properties` cannot be read go offline.
-        """
-        check_not_migrating(store)
-        prepare_tree(store)
-        scan = scan_meta_properties(directories)
-        if self._static.zookeeper_connect is None and is_new_cluster(store, scan):
-            # A ZooKeeper may have brokers of Apache Kafka, which stop where a level is finalised.
-            finalise_all(store)
-        cluster_id = establish_cluster_id(store, scan)
-        plan = plan_of(self._surroundings)
-        loaded = load_image(store, cluster_id)
-        image = plan.new_image(loaded)
-        broker_id = establish_broker_id(store, scan, self._static, cluster_id, image)
-        for directory, why in scan.failed.items():
+            return await begin(self._static, base, directories, self._on_metadata_failure)
+        return self._begin_with_tree(self._surroundings.open_store(self._static, directories), directories)
+
+    def _begin_with_tree(self, store: Store, directories: list[str]) -> Beginning:
+        try:
+            check_not_migrating(store)
+            prepare_tree(store)
+            scan = scan_meta_properties(directories)
+            if self._static.zookeeper_connect is None and is_new_cluster(store, scan):
+                # A ZooKeeper may have brokers of Apache Kafka, which stop where a level is finalised.
+                finalise_all(store)
+            cluster_id = establish_cluster_id(store, scan)
+            plan = plan_of(self._surroundings)
+            loaded = load_image(store, cluster_id)
+            image = plan.new_image(loaded)
+            broker_id = establish_broker_id(store, scan, self._static, cluster_id, image)
+        except BaseException:
+            store.close()
+            raise
+        return Beginning(broker_id, store, loaded, image, plan, scan.failed)
+
+    def _build_node(self, base: Foundation, metadata: StoreQueue, beginning: Beginning) -> Node:
+        """Determine the settings, then build the parts. Directories that do not say whose they are go offline."""
+        broker_id, store = beginning.broker_id, beginning.store
+        for directory, why in beginning.failed_directories.items():
             base.log_manager.handle_log_dir_failure(directory, why)
         if self._static.password_encoder_secret is not None:
             from tidelog.broker.configuration.dynamic_passwords import rotate_passwords
@@ -161,9 +177,9 @@ class Server:
         node = assemble(
             broker_id,
             layers,
-            plan,
-            loaded,
-            image,
+            beginning.plan,
+            beginning.loaded,
+            beginning.image,
             metadata,
             base,
             self._on_directory_gone,
@@ -275,6 +291,10 @@ class Server:
         except StoreClientFailedError as error:
             self._fail(f"{error}: the broker stops, so that it can be started again", error)
 
+    def _on_metadata_failure(self, error: Exception) -> None:
+        failure = StoreClientFailedError(f"the metadata cannot be followed any more: {error}")
+        self._fail(f"{failure}: the broker stops, so that it can be started again", failure)
+
     def _fail(self, text: str, failure: LogDirFailure | StoreClientFailedError) -> None:
         if self._failed is not None and not self._failed.done():
             logger.critical("%s", text)
@@ -324,7 +344,7 @@ class Server:
         node.timer_driver.stop()
         await within(_STOP_SECONDS, "the log cleaner", node.cleaning.stop())
         await within(_STOP_SECONDS, "syncs under way", node.flusher.drain())
-        await node.background.run(node.log_manager.close)
+        await node.background.run(partial(node.log_manager.close, node.topology.final_epoch))
         try:
             await node.metadata.close()
         except StoreError as error:

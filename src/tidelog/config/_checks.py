@@ -50,6 +50,12 @@ def _migration_problem(value: str) -> str | None:
     return None if value.lower() in MIGRATION_POLICIES else f"String must be one of: {', '.join(MIGRATION_POLICIES)}"
 
 
+def _roles_problem(value: tuple[str, ...]) -> str | None:
+    if "controller" in value:
+        return "Controllers are Apache Kafka's: a broker joins them with process.roles=broker"
+    return None if set(value) <= {"broker"} else "Roles are broker, or none"
+
+
 def _protocols_problem(value: tuple[str, ...]) -> str | None:
     return None if "classic" in value else "Disabling the 'classic' protocol is not supported"
 
@@ -135,6 +141,7 @@ RETRY_DELAYS: Final = Check("delays such as `10s,1m,10m`", _delays_problem)
 SHARE_RESET: Final = Check("`earliest`, `latest`, or `by_duration:` and a duration such as `PT1H`", _reset_problem)
 CLIENT_MATCH: Final = Check("`name=pattern` pairs", _match_problem)
 MIGRATION_POLICY: Final = Check(", ".join(MIGRATION_POLICIES), _migration_problem)
+ROLES: Final = Check("broker, or empty", _roles_problem)
 REBALANCE_PROTOCOLS: Final = Check("classic, consumer, streams", _protocols_problem)
 GZIP_LEVEL: Final = Check("1 to 9, or -1", _gzip_problem)
 PRINCIPALS: Final = Check("principals, such as `User:alice;User:bob`", _principals_problem)

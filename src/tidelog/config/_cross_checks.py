@@ -69,6 +69,8 @@ def _refuse_unless(condition: bool, text: str) -> None:
 
 
 def _broker_id(config: BrokerConfig) -> None:
+    if config.process_roles:
+        return
     broker_id, largest = config.broker_id, config.reserved_broker_max_id
     if config.broker_id_generation_enable:
         _refuse_unless(
@@ -80,6 +82,35 @@ def _broker_id(config: BrokerConfig) -> None:
         _refuse_unless(
             broker_id >= 0, f"broker.id={broker_id} must be at least 0 when broker.id.generation.enable=false"
         )
+
+
+def _quorum(config: BrokerConfig) -> None:
+    """What a member of a KRaft cluster needs, and what it cannot have."""
+    if not config.process_roles:
+        return
+    given = config.originals
+    _refuse_unless(config.node_id >= 0, "process.roles=broker needs node.id, the number of this broker")
+    _refuse_unless(
+        bool(config.parsed_bootstrap_controllers),
+        "process.roles=broker needs controller.quorum.bootstrap.servers (or controller.quorum.voters)",
+    )
+    name = config.controller_listener_name
+    _refuse_unless(bool(name), "process.roles=broker needs controller.listener.names")
+    for other in ("zookeeper.connect", "metadata.socket"):
+        _refuse_unless(other not in given, f"process.roles=broker and {other} name two homes of the metadata")
+    _refuse_unless(
+        config.tidelog_cores == "1", f"tidelog.cores={config.tidelog_cores}: a member of a KRaft cluster has one core"
+    )
+    _refuse_unless(
+        name not in {each.name for each in config.parsed_listeners},
+        f"controller.listener.names: {name} is a listener of the controllers, and listeners must not have it",
+    )
+    protocol = config.security_protocols.get(name, "PLAINTEXT")
+    _refuse_unless(
+        protocol == "PLAINTEXT",
+        f"controller.listener.names: listener {name} has the security protocol {protocol}, and only PLAINTEXT is "
+        "supported between a broker and the controllers of a KRaft cluster",
+    )
 
 
 def _log_times(config: BrokerConfig) -> None:
@@ -259,6 +290,7 @@ def _prefixes(config: BrokerConfig) -> None:
 
 _CHECKS: Final[tuple[Callable[[BrokerConfig], None], ...]] = (
     _broker_id,
+    _quorum,
     _log_times,
     _log_directories,
     _cleaner,

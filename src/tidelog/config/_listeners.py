@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from tidelog.config._listener_settings import SECURITY_PROTOCOLS
@@ -56,6 +56,28 @@ def parse_listeners(text: str, protocols: Mapping[str, str], *, setting: str) ->
         if names.count(name) > 1:
             raise ConfigError(f"{setting}: listener names must be unique, {name} is named twice in {text!r}")
     return listeners
+
+
+def parse_address(text: str, setting: str) -> tuple[str, int]:
+    """`host:port` as a pair. Raises ConfigError, which names `setting`."""
+    found = _parse_one(f"ANY://{text}", {"ANY": "PLAINTEXT"}, setting)
+    if not found.host or not found.port:
+        raise ConfigError(f"{setting}: {text!r} is not of the form host:port", setting=setting)
+    return found.host, found.port
+
+
+def parse_voters(voters: Iterable[str]) -> dict[int, tuple[str, int]]:
+    """Controllers by their ids, each given as `id@host:port`. Raises ConfigError."""
+    setting = "controller.quorum.voters"
+    found: dict[int, tuple[str, int]] = {}
+    for voter in voters:
+        digits, at, address = voter.partition("@")
+        if not at or not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
+            raise ConfigError(f"{setting}: {voter!r} is not of the form id@host:port", setting=setting)
+        if int(digits) in found:
+            raise ConfigError(f"{setting}: controller {digits} is named twice", setting=setting)
+        found[int(digits)] = parse_address(address, setting)
+    return found
 
 
 def parse_metrics_listeners(text: str) -> tuple[Listener, ...]:

@@ -14,6 +14,7 @@ from tidelog.config._coordinator_settings import GroupSettings, TransactionSetti
 from tidelog.config._listener_settings import ConnectionSettings, ListenerSettings
 from tidelog.config._listeners import Listener
 from tidelog.config._log_settings import CleanerSettings, LogSettings
+from tidelog.config._quorum_settings import QuorumSettings
 from tidelog.config._replication_settings import (
     MetricReporterSettings,
     MetricSettings,
@@ -50,6 +51,7 @@ class BrokerConfig(
     TransactionSettings,
     ZooKeeperSettings,
     ZooKeeperSecuritySettings,
+    QuorumSettings,
     AuthorizationSettings,
     TlsSettings,
     SaslSettings,
@@ -67,8 +69,28 @@ class BrokerConfig(
 
     @property
     def is_alone(self) -> bool:
-        """Whether no other broker can use the same metadata tree."""
-        return self.zookeeper_connect is None and self.metadata_socket is None
+        """Whether no other broker can use the same metadata."""
+        return self.zookeeper_connect is None and self.metadata_socket is None and not self.process_roles
+
+    @property
+    def controller_listener_name(self) -> str:
+        """Name of the listener of the controllers of a KRaft cluster; empty outside of one."""
+        names = parse_items(self.controller_listener_names or "")
+        return names[0].upper() if names else ""
+
+    @property
+    def parsed_bootstrap_controllers(self) -> tuple[tuple[str, int], ...]:
+        """Where controllers of a KRaft cluster may be asked for the others. Raises ConfigError."""
+        voters = tuple(self.parsed_voters.values())
+        return voters or tuple(
+            _listeners.parse_address(each, "controller.quorum.bootstrap.servers")
+            for each in self.controller_quorum_bootstrap_servers
+        )
+
+    @property
+    def parsed_voters(self) -> dict[int, tuple[str, int]]:
+        """The controllers that are named with their ids. Raises ConfigError."""
+        return _listeners.parse_voters(self.controller_quorum_voters)
 
     @property
     def security_protocols(self) -> dict[str, str]:

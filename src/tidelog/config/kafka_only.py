@@ -1,33 +1,31 @@
 """The settings of Kafka 3.9 that Tidelog does not declare, and what becomes of each: the one home for both rules.
 
-Most are ignored, because what they configure does not exist here and nothing relies on it. Those that form a KRaft
-cluster stop the start: ignoring them would start a different kind of broker than the file describes.
+They are ignored, because what they configure does not exist here and nothing relies on it. Those that form a KRaft
+cluster stop the start of a broker that is no member of one: ignoring them would start a different kind of broker than
+the file describes.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-REFUSED: Final[Mapping[str, str]] = {
-    "process.roles": "leave it out; a broker has no roles",
+ONLY_IN_KRAFT: Final[Mapping[str, str]] = {
     "node.id": "use broker.id",
     "controller.quorum.voters": "leave it out; metadata is in ZooKeeper or embedded",
     "controller.quorum.bootstrap.servers": "leave it out; metadata is in ZooKeeper or embedded",
     "controller.listener.names": "leave it out; the controller is one of the brokers",
     "metadata.log.dir": "leave it out; embedded metadata is in the first of log.dirs",
 }
-"""What to do instead."""
+"""Settings that stop the start of a broker without `process.roles=broker`, and what to do instead."""
 
 # fmt: off
 _REASONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "metadata is in ZooKeeper or embedded, not in a KRaft quorum": (
-        "broker.heartbeat.interval.ms", "broker.session.timeout.ms", "controller.quorum.append.linger.ms",
-        "controller.quorum.election.backoff.max.ms", "controller.quorum.election.timeout.ms",
-        "controller.quorum.fetch.timeout.ms", "controller.quorum.request.timeout.ms",
-        "controller.quorum.retry.backoff.ms", "early.start.listeners", "eligible.leader.replicas.enable",
-        "initial.broker.registration.timeout.ms", "log.dir.failure.timeout.ms",
+    "a broker has no part in a KRaft quorum but to follow it": (
+        "controller.quorum.append.linger.ms", "controller.quorum.election.backoff.max.ms",
+        "controller.quorum.election.timeout.ms", "early.start.listeners", "eligible.leader.replicas.enable",
+        "log.dir.failure.timeout.ms",
         "metadata.log.max.record.bytes.between.snapshots", "metadata.log.max.snapshot.interval.ms",
         "metadata.log.segment.bytes", "metadata.log.segment.ms", "metadata.max.idle.interval.ms",
-        "metadata.max.retention.bytes", "metadata.max.retention.ms", "sasl.mechanism.controller.protocol",
+        "metadata.max.retention.ms", "sasl.mechanism.controller.protocol",
         "server.max.startup.time.ms", "unclean.leader.election.interval.ms", "zookeeper.metadata.migration.enable",
     ),
     "tiered storage is not supported": (
@@ -72,4 +70,4 @@ _IGNORED_PREFIXES: Final = (
 
 def is_ignored(name: str) -> bool:
     """Whether Kafka has this setting and Tidelog ignores it."""
-    return name in IGNORED or (name.startswith(_IGNORED_PREFIXES) and name not in REFUSED)
+    return name in IGNORED or (name.startswith(_IGNORED_PREFIXES) and name not in ONLY_IN_KRAFT)

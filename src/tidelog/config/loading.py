@@ -33,7 +33,7 @@ def load_broker_config(properties: Mapping[str, str], *, ignore_unknown: bool = 
     Raises ConfigError for a malformed value, values that contradict each other, a setting that only a KRaft cluster
     has, and, unless `ignore_unknown`, names that no setting has.
     """
-    _refuse_kraft(properties)
+    _refuse_kraft_settings(properties)
     unknown = unknown_settings(properties)
     if unknown and not ignore_unknown:
         raise UnknownSettingError(_unknown_text(unknown), setting=unknown[0])
@@ -42,6 +42,11 @@ def load_broker_config(properties: Mapping[str, str], *, ignore_unknown: bool = 
     _check_listener_settings(properties)
     if "log.dirs" not in properties and values.get("log_dir"):
         values["log_dirs"] = (values["log_dir"],)
+    node_id, broker_id = values.get("node_id", -1), values.get("broker_id")
+    if node_id >= 0:
+        values["broker_id"] = node_id
+        if broker_id not in (None, node_id):
+            raise ConfigError(f"node.id={node_id} and broker.id={broker_id} name two brokers: leave broker.id out")
     config = BrokerConfig(**values, originals=dict(properties))
     if config.is_alone:
         config = config.replace(**{field: value for field, value in _DEFAULTS_ALONE.items() if field not in values})
@@ -100,11 +105,16 @@ def _unknown_text(unknown: list[str]) -> str:
     return f"Unknown setting{'s' if len(unknown) > 1 else ''}: {described}"
 
 
-def _refuse_kraft(properties: Mapping[str, str]) -> None:
-    found = [(name, advice) for name in properties if (advice := kafka_only.REFUSED.get(name)) is not None]
+def _refuse_kraft_settings(properties: Mapping[str, str]) -> None:
+    if properties.get("process.roles", "").strip():
+        return
+    found = [(name, advice) for name in properties if (advice := kafka_only.ONLY_IN_KRAFT.get(name)) is not None]
     if found:
         described = "; ".join(f"{name}: {advice}" for name, advice in found)
-        raise ConfigError(f"Tidelog works as Kafka does in ZooKeeper mode, not in KRaft mode. {described}.")
+        raise ConfigError(
+            "Without process.roles=broker Tidelog works as Kafka does in ZooKeeper mode, not in KRaft mode. "
+            f"{described}."
+        )
 
 
 def _refuse_tiered_storage(properties: Mapping[str, str]) -> None:

@@ -34,19 +34,19 @@ _INTRODUCTION: Final = """\
 
 <!-- Written by tidelog.config.reference from the declarations of the settings. Do not edit. -->
 
-Names, types and defaults are those of Apache Kafka 3.9 in ZooKeeper mode, except that `listeners`, `log.dirs` and
+Names, types and defaults are those of Apache Kafka 3.9, except that `listeners`, `log.dirs` and
 `group.coordinator.rebalance.protocols` have defaults of their own, as has `group.initial.rebalance.delay.ms` where a
-broker is alone (no `zookeeper.connect`, no `metadata.socket`). Give them in a file in the form of server.properties
-(`tidelog serve --config FILE`) or one by one (`tidelog serve --set name=value`). An unknown name, a malformed value or
-a contradiction stops the start with a message that names it.
+broker is alone (no `zookeeper.connect`, no `metadata.socket`, no `process.roles`). Give them in a file in the form of
+server.properties (`tidelog serve --config FILE`) or one by one (`tidelog serve --set name=value`). An unknown name, a
+malformed value or a contradiction stops the start with a message that names it.
 
 Tidelog does not have every feature of Kafka. A setting marked **No effect** is accepted, so that a file written for
 Kafka loads unchanged, and one warning at start names it. The same holds for settings of Kafka that are not listed
-(KRaft's tuning, tiered storage, the JVM): [from-kafka.md](from-kafka.md) has all of them, and why. A setting marked
-**Only the default is accepted** stops the start when it has any other value, because ignoring it would be unsafe; so do
-settings that form a KRaft cluster. AlterConfigs and IncrementalAlterConfigs follow the same rules but for one: as in
-Kafka, a broker or all brokers may be given names that no setting has. They are stored and described without their
-values, have no effect, and a warning names them.
+(the tuning of a KRaft quorum, tiered storage, the JVM): [from-kafka.md](from-kafka.md) has all of them, and why. A
+setting marked **Only the default is accepted** stops the start when it has any other value, because ignoring it would
+be unsafe; so does a setting of KRaft without `process.roles=broker`. AlterConfigs and IncrementalAlterConfigs follow
+the same rules but for one: as in Kafka, a broker or all brokers may be given names that no setting has. They are stored
+and described without their values, have no effect, and a warning names them.
 
 "Changed" says how a setting is changed: at a **restart**, or while the broker runs **per broker** or for the whole
 **cluster** (`tidelog config alter`, AlterConfigs). A topic uses its own setting first, then the broker's dynamic one,

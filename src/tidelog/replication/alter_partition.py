@@ -20,6 +20,7 @@ from tidelog.wire.messages.alter_partition import (
     PartitionDataResponse,
     TopicData,
 )
+from tidelog.wire.partitions import NO_EPOCH
 
 
 class AlterOutcome(NamedTuple):
@@ -31,12 +32,21 @@ class AlterOutcome(NamedTuple):
     error: ErrorCode
 
 
+def _unknown_epoch(_broker_id: int) -> int:
+    return NO_EPOCH
+
+
 class AlterPartitionQueue:
     """The proposals of one broker."""
 
-    def __init__(self, broker_id: int, broker_epoch: Callable[[], int]) -> None:
+    def __init__(
+        self, broker_id: int, broker_epoch: Callable[[], int], epoch_of: Callable[[int], int] = _unknown_epoch
+    ) -> None:
+        """`epoch_of` gives the epoch of a broker's registration, which the controller compares (KIP-903); -1 for none.
+        With ZooKeeper these are not compared, and Kafka's brokers send -1, too."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
+        self._epoch_of = epoch_of
         self._open: dict[tuple[bytes, str, int], tuple[Partition, IsrProposal]] = {}
         self._in_flight: dict[tuple[bytes, str, int], tuple[Partition, IsrProposal]] | None = None
 
@@ -57,7 +67,7 @@ class AlterPartitionQueue:
             topic = topics.get((topic_id, name))
             if topic is None:
                 topic = topics[topic_id, name] = TopicData(topic_name=name, topic_id=topic_id)
-            topic.partitions.append(_partition_data(index, proposal))
+            topic.partitions.append(_partition_data(index, proposal, self._epoch_of))
         return AlterPartitionRequest(
             broker_id=self._broker_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
         )
@@ -87,13 +97,14 @@ class AlterPartitionQueue:
         self._in_flight = None
 
 
-def _partition_data(index: int, proposal: IsrProposal) -> PartitionData:
+def _partition_data(index: int, proposal: IsrProposal, epoch_of: Callable[[int], int]) -> PartitionData:
     return PartitionData(
         partition_index=index,
         leader_epoch=proposal.leader_epoch,
         new_isr=list(proposal.isr),
-        # With ZooKeeper the epochs of brokers are not compared (KIP-903): Kafka's brokers send -1, too.
-        new_isr_with_epochs=[BrokerState(broker_id=replica) for replica in proposal.isr],
+        new_isr_with_epochs=[
+            BrokerState(broker_id=replica, broker_epoch=epoch_of(replica)) for replica in proposal.isr
+        ],
         leader_recovery_state=proposal.recovery_state,
         partition_epoch=proposal.partition_epoch,
     )

@@ -1,4 +1,6 @@
-"""Applies the controller's LeaderAndIsr and StopReplica: which partitions this broker leads, follows, or deletes.
+"""Applies what a controller decides: which partitions this broker leads, follows, or deletes.
+
+In a ZooKeeper cluster it says so in LeaderAndIsr and StopReplica, in a KRaft cluster in the metadata log.
 
 One request is applied after the other, in the order of the controller's epochs; a request of an earlier controller is
 refused as a whole. Each partition is checked and changed in one step, and the steps of a large request may be spread
@@ -115,30 +117,56 @@ class RoleChanges:
         return errors
 
     def _become(self, topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> ErrorCode:
+        partition = self._replica_manager.find(topic, state.partition_index)
+        if partition is not None and state.leader_epoch <= partition.leader_epoch and not partition.is_offline:
+            error = _check_id(partition, topic_id)
+            return error if error is not ErrorCode.NONE else ErrorCode.STALE_CONTROLLER_EPOCH
+        return self._take(topic, topic_id, state.partition_index, _leader_and_isr(state), is_new=state.is_new)
+
+    def follow_metadata(
+        self, states: Iterable[tuple[str, bytes, int, LeaderAndIsr, bool]]
+    ) -> Generator[None, None, Errors]:
+        """Apply what the metadata log says about partitions: name, id and index, the state, and whether the replica is
+        new to this broker. A change may be of the ISR alone, so partition epochs say what is newer.
+        """
+        errors: Errors = {}
+        for topic, topic_id, index, state, is_new in states:
+            partition = self._replica_manager.find(topic, index)
+            if (
+                partition is None
+                or partition.is_offline
+                or state.partition_epoch > partition.replica_set.partition_epoch
+            ):
+                errors[topic, index] = self._take(topic, topic_id, index, state, is_new=is_new)
+            yield
+        return errors
+
+    def _take(self, topic: str, topic_id: bytes, index: int, state: LeaderAndIsr, *, is_new: bool) -> ErrorCode:
+        """Have the role that a state gives this broker."""
         manager = self._replica_manager
         try:
-            partition = manager.find(topic, state.partition_index)
+            partition = manager.find(topic, index)
             if partition is not None and partition.is_offline:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             if partition is not None:
-                error = _check(partition, topic_id, state)
+                error = _check_id(partition, topic_id)
                 if error is not ErrorCode.NONE:
                     return error
             if manager.local_id not in state.replicas:
-                logger.warning("%s-%d has no replica here: %s", topic, state.partition_index, state.replicas)
+                logger.warning("%s-%d has no replica here: %s", topic, index, list(state.replicas))
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if partition is None:
                 log_id = None if topic_id == NO_UUID else topic_id
-                log = self._logs.open_log(topic, state.partition_index, log_id, is_new=state.is_new)
-                partition = manager.add_partition(topic, state.partition_index, topic_id, log)
-            self._assign(partition, _leader_and_isr(state))
+                log = self._logs.open_log(topic, index, log_id, is_new=is_new)
+                partition = manager.add_partition(topic, index, topic_id, log)
+            self._assign(partition, state)
         except LogDirFailure as failure:
             manager.fail_log_dir(failure)
             return failure.code
         except ApiError as error:
-            logger.error("%s-%d is not served: %s", topic, state.partition_index, error)
+            logger.error("%s-%d is not served: %s", topic, index, error)
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-                manager.add_offline(topic, state.partition_index)
+                manager.add_offline(topic, index)
             return error.code
         return ErrorCode.NONE
 
@@ -215,13 +243,11 @@ class RoleChanges:
         return ErrorCode.NONE
 
 
-def _check(partition: Partition, topic_id: bytes, state: LeaderAndIsrPartitionState) -> ErrorCode:
-    """Whether a state is newer than what is known of a partition."""
+def _check_id(partition: Partition, topic_id: bytes) -> ErrorCode:
+    """Whether a state is about the topic that the partition belongs to."""
     if topic_id != NO_UUID and partition.topic_id not in (NO_UUID, topic_id):
         logger.error("%s-%d has another topic id", *partition.key)
         return ErrorCode.INCONSISTENT_TOPIC_ID
-    if state.leader_epoch <= partition.leader_epoch:
-        return ErrorCode.STALE_CONTROLLER_EPOCH
     return ErrorCode.NONE
 
 

@@ -1,11 +1,17 @@
 """No API is served without a decision about who may use it."""
 
-from tidelog.broker.handlers import broker_handlers, handlers, own_handlers
+from tidelog.broker.handlers import broker_handlers, forwarded_handlers, handlers, own_handlers
 from tidelog.broker.security.demands import NOTHING, ON_CLUSTER, ON_RESOURCES
 from tidelog.broker.topology.member import MemberPlan
+from tidelog.broker.topology.quorum_forwarding import FORWARDED
 from tidelog.security.acls import OPERATIONS, AclOperation, AclResourceType
 
-ROUTES = {**handlers(), **broker_handlers(MemberPlan.apis), **own_handlers()}
+ROUTES = {
+    **handlers(),
+    **broker_handlers(MemberPlan.apis),
+    **forwarded_handlers(FORWARDED),
+    **own_handlers(),
+}
 
 
 def test_every_route_demands_something_or_is_said_to_demand_nothing() -> None:

@@ -45,7 +45,7 @@ def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
         "remote.log.reader.threads",
         "group.consumer.assignors",
         "metadata.log.segment.ms",
-        "controller.quorum.fetch.timeout.ms",
+        "controller.quorum.election.timeout.ms",
         "zookeeper.clientCnxnSocket",
     ],
 )
@@ -61,13 +61,58 @@ def test_a_dynamic_setting_of_an_unknown_name_has_no_effect_and_is_named_with_wh
 
 @pytest.mark.parametrize(
     ("name", "instead"),
-    [("process.roles", "no roles"), ("node.id", "broker.id"), ("controller.quorum.voters", "leave it out")],
+    [("node.id", "broker.id"), ("controller.quorum.voters", "leave it out"), ("metadata.log.dir", "first of log.dirs")],
 )
 def test_a_setting_that_makes_a_kraft_cluster_is_refused_with_advice(name: str, instead: str) -> None:
     with pytest.raises(ConfigError, match="ZooKeeper mode") as refused:
         load_broker_config({name: "1"}, ignore_unknown=True)
     assert name in str(refused.value)
     assert instead in str(refused.value)
+
+
+KRAFT = {
+    "process.roles": "broker",
+    "node.id": "7",
+    "controller.quorum.bootstrap.servers": "c1:9093,[::1]:9093",
+    "controller.listener.names": "controller",
+}
+
+
+def test_a_member_of_a_kraft_cluster_has_its_node_id_and_knows_the_controllers() -> None:
+    config = load_broker_config(KRAFT)
+    assert (config.broker_id, config.node_id, config.is_alone) == (7, 7, False)
+    assert config.parsed_bootstrap_controllers == (("c1", 9093), ("::1", 9093))
+    assert config.controller_listener_name == "CONTROLLER"
+    voters = {**KRAFT, "controller.quorum.voters": "1@a:1,2@b:2"}
+    assert load_broker_config(voters).parsed_voters == {1: ("a", 1), 2: ("b", 2)}
+    assert load_broker_config(voters).parsed_bootstrap_controllers == (("a", 1), ("b", 2))
+    assert load_broker_config({**KRAFT, "node.id": "5000"}).broker_id == 5000
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"node.id": "-1"}, ["process.roles=broker", "node.id"]),
+        ({"broker.id": "8"}, ["node.id=7", "broker.id=8"]),
+        ({"controller.quorum.bootstrap.servers": ""}, ["controller.quorum.bootstrap.servers"]),
+        ({"controller.quorum.bootstrap.servers": "c1"}, ["controller.quorum.bootstrap.servers", "c1"]),
+        ({"controller.quorum.voters": "c1:9093"}, ["controller.quorum.voters", "id@host:port"]),
+        ({"controller.quorum.voters": "1@a:1,1@b:2"}, ["controller.quorum.voters", "controller 1"]),
+        ({"controller.listener.names": ""}, ["controller.listener.names"]),
+        ({"controller.listener.names": "PLAINTEXT"}, ["controller.listener.names", "PLAINTEXT"]),
+        ({"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"}, ["CONTROLLER", "SSL"]),
+        ({"process.roles": "broker,controller"}, ["process.roles", "Apache Kafka's"]),
+        ({"process.roles": "observer"}, ["process.roles"]),
+        ({"zookeeper.connect": "z:2181"}, ["process.roles=broker", "zookeeper.connect"]),
+        ({"metadata.socket": "/s"}, ["process.roles=broker", "metadata.socket"]),
+        ({"tidelog.cores": "2"}, ["tidelog.cores=2"]),
+    ],
+)
+def test_a_member_of_a_kraft_cluster_needs_settings_that_agree(change: dict[str, str], named: list[str]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_broker_config({**KRAFT, **change})
+    for each in named:
+        assert each in str(refused.value)
 
 
 TWO_LISTENERS = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LAN:PLAINTEXT"}

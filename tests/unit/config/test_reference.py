@@ -25,11 +25,11 @@ OTHER_DEFAULTS: Final = {
     "group.coordinator.rebalance.protocols": "classic,consumer,streams",
 }
 ABSENT: Final = (
-    # KRaft
-    *("controller.listener.names", "controller.quorum.", "early.start.listeners", "eligible.leader.replicas.enable"),
-    *("metadata.log.", "metadata.max.retention.", "metadata.max.idle.interval.ms", "node.id", "process.roles"),
-    *("sasl.mechanism.controller.protocol", "zookeeper.metadata.migration.enable", "broker.heartbeat.interval.ms"),
-    *("broker.session.timeout.ms", "initial.broker.registration.timeout.ms", "log.dir.failure.timeout.ms"),
+    # the quorum's own
+    *("controller.quorum.append.linger.ms", "controller.quorum.election.", "early.start.listeners"),
+    *("eligible.leader.replicas.enable", "metadata.log.max.", "metadata.log.segment.", "metadata.max.retention.ms"),
+    *("metadata.max.idle.interval.ms", "sasl.mechanism.controller.protocol", "zookeeper.metadata.migration.enable"),
+    "log.dir.failure.timeout.ms",
     # share groups and tiered storage
     *("group.share.", "remote."),
     # JVM and JMX

@@ -30,6 +30,31 @@ def broker_handlers(apis: Collection[ApiKey]) -> Mapping[int, Route]:
     return route_table(route for route in routes if route.api_key in apis)
 
 
+def forwarded_handlers(apis: Collection[ApiKey]) -> Mapping[int, Route]:
+    """Requests that a controller which is no broker carries out, in the versions that Kafka's controllers have."""
+    routes = (
+        Route(ApiKey.CREATE_TOPICS, versions(2, 7), "forwarding"),
+        Route(ApiKey.DELETE_TOPICS, versions(1, 6), "forwarding"),
+        Route(ApiKey.CREATE_PARTITIONS, versions(0, 3), "forwarding"),
+        Route(ApiKey.ALTER_CONFIGS, versions(0, 2), "forwarding"),
+        Route(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions(0, 1), "forwarding:handle_incremental"),
+        Route(ApiKey.CREATE_ACLS, versions(1, 3), "forwarding"),
+        Route(ApiKey.DELETE_ACLS, versions(1, 3), "forwarding"),
+        Route(ApiKey.ELECT_LEADERS, versions(0, 2), "forwarding"),
+        Route(ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions(0, 1), "forwarding"),
+        Route(ApiKey.LIST_PARTITION_REASSIGNMENTS, versions(0, 0), "forwarding"),
+        Route(ApiKey.ALTER_CLIENT_QUOTAS, versions(0, 1), "forwarding"),
+        Route(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions(0, 0), "forwarding"),
+        Route(ApiKey.UPDATE_FEATURES, versions(0, 2), "forwarding"),
+        Route(ApiKey.CREATE_DELEGATION_TOKEN, versions(1, 3), "forwarding"),
+        Route(ApiKey.RENEW_DELEGATION_TOKEN, versions(1, 2), "forwarding"),
+        Route(ApiKey.EXPIRE_DELEGATION_TOKEN, versions(1, 2), "forwarding"),
+        Route(ApiKey.DESCRIBE_QUORUM, versions(0, 2), "forwarding"),
+        Route(ApiKey.UNREGISTER_BROKER, versions(0, 0), "forwarding"),
+    )
+    return route_table(route for route in routes if route.api_key in apis)
+
+
 def handlers() -> Mapping[int, Route]:
     """A fresh table; each broker has its own, as routes remember what they loaded."""
     return route_table(

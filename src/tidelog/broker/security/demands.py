@@ -45,6 +45,8 @@ ON_CLUSTER: Final[Mapping[int, AclOperation]] = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: AclOperation.DESCRIBE,
     ApiKey.DESCRIBE_LOG_DIRS: AclOperation.DESCRIBE,
     ApiKey.LIST_CONFIG_RESOURCES: AclOperation.DESCRIBE_CONFIGS,
+    ApiKey.DESCRIBE_QUORUM: AclOperation.DESCRIBE,
+    ApiKey.UNREGISTER_BROKER: AclOperation.ALTER,
 }
 
 ON_RESOURCES: Final[Mapping[int, tuple[tuple[AclOperation, AclResourceType], ...]]] = {

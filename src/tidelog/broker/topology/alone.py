@@ -17,6 +17,7 @@ from tidelog.metadata.producer_ids import ProducerIdAllocator, take_block
 from tidelog.metadata.registration import elect_controller, register_broker
 from tidelog.records.scanner import HAS_SPEEDUPS
 from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.partitions import NO_EPOCH
 
 if TYPE_CHECKING:
     from tidelog.broker.configuration.current import CurrentSettings
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tidelog.coordination import ProducerEpoch
     from tidelog.metadata.store import Store
     from tidelog.metadata.tree import BrokerRegistration, ProducerIdBlock, ReplicaAssignment
+    from tidelog.network.session import Session
     from tidelog.replication.fetcher import Fetcher
     from tidelog.transactions import MarkerOrder
     from tidelog.wire.api_keys import ApiKey
@@ -52,6 +54,11 @@ class Alone:
 
     async def _take_producer_ids(self) -> ProducerIdBlock:
         return await self._parts.metadata.run(take_block, self._parts.broker_id)
+
+    @property
+    def final_epoch(self) -> int:
+        """No registration names the one before."""
+        return NO_EPOCH
 
     @property
     def is_controller(self) -> bool:
@@ -188,6 +195,10 @@ class Alone:
         """There is no other broker, and the dispatcher has no route for its requests."""
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{type(request).__name__} {version} is served in a cluster")
 
+    async def forward(self, request: Message, version: int, _session: Session) -> Message:
+        """Requests are carried out here, and the dispatcher forwards none."""
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{type(request).__name__} {version} is not forwarded")
+
     # --- transactions that span brokers ---
 
     def settle_marker(self, _order: MarkerOrder, partition: PartitionKey, report: Callable[[ErrorCode], None]) -> bool:
@@ -244,6 +255,7 @@ class AlonePlan:
     """The image is what the tree says, and the replica manager has no followers to look after."""
 
     apis: frozenset[ApiKey] = frozenset()
+    forwarded: frozenset[ApiKey] = frozenset()
 
     def new_image(self, loaded: ClusterImage) -> ClusterImage:
         return loaded
@@ -256,6 +268,9 @@ class AlonePlan:
 
     def build(self, parts: BrokerParts, _loaded: ClusterImage) -> Alone:
         return Alone(parts)
+
+    async def close(self) -> None:
+        """Nothing was opened."""
 
 
 def _invalid(text: str) -> ApiError:

@@ -11,11 +11,13 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from tidelog.broker.topology.channels import BrokerUnreachable
 from tidelog.client.backoff import Backoff
-from tidelog.wire.errors import ErrorCode
+from tidelog.metadata.tree import ProducerIdBlock
+from tidelog.wire.errors import ApiError, ErrorCode
+from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from tidelog.wire.schema import Message, Struct
 
 logger = logging.getLogger(__name__)
@@ -103,3 +105,20 @@ def is_from_no_controller(response: Message) -> bool:
         if isinstance(part, Struct) and hasattr(part, "error_code")
     ]
     return bool(parts) and all(part.error_code == ErrorCode.NOT_CONTROLLER for part in parts)
+
+
+async def allocate_producer_ids(
+    client: ControllerClient, broker_id: int, broker_epoch: Callable[[], int], timeout_ms: int
+) -> ProducerIdBlock:
+    """A block of producer ids of this broker's own. Raises ApiError, after which the producer tries again."""
+    request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch())
+    try:
+        answer = await client.send(request, timeout_ms=timeout_ms)
+    except ControllerUnavailable as error:
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
+    response = cast(AllocateProducerIdsResponse, answer)
+    if response.error_code:
+        code = ErrorCode(response.error_code)
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the controller allocates no ids: {code.name}")
+    first = response.producer_id_start
+    return ProducerIdBlock(broker_id, first, first + response.producer_id_len - 1)

@@ -32,8 +32,10 @@ class IsrChanges:
         broker_epoch: Callable[[], int],
         controller: ControllerClient,
         on_outcome: Callable[[AlterOutcome], None],
+        *epoch_of: Callable[[int], int],
     ) -> None:
-        self._queue = AlterPartitionQueue(broker_id, broker_epoch)
+        """`epoch_of`, where it is given, is the epoch of a broker's registration."""
+        self._queue = AlterPartitionQueue(broker_id, broker_epoch, *epoch_of)
         self._controller = controller
         self._on_outcome = on_outcome
         self._task: asyncio.Task[None] | None = None

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.configuration.settings import registration_of
 from tidelog.broker.runtime.deadlines import within
@@ -18,7 +19,7 @@ from tidelog.broker.topology.channels import BrokerChannels, BrokerUnreachable
 from tidelog.broker.topology.cluster_topics import ClusterTopics
 from tidelog.broker.topology.control_channel import ControlChannels
 from tidelog.broker.topology.controlled_shutdown import hand_leaderships_over
-from tidelog.broker.topology.controller_client import ControllerClient, ControllerUnavailable
+from tidelog.broker.topology.controller_client import ControllerClient, allocate_producer_ids
 from tidelog.broker.topology.controller_figures import counts_of, figures_of
 from tidelog.broker.topology.controller_requests import NO_BROKER_EPOCH, ControllerRequests
 from tidelog.broker.topology.controller_service import ControllerService
@@ -35,7 +36,7 @@ from tidelog.metadata.image import ClusterImage
 from tidelog.metadata.producer_ids import ProducerIdAllocator
 from tidelog.metadata.registrar import BrokerRegistrar
 from tidelog.metadata.store import Store
-from tidelog.metadata.tree import Endpoint, ProducerIdBlock, ReplicaAssignment, encode_log_dir_event
+from tidelog.metadata.tree import Endpoint, ReplicaAssignment, encode_log_dir_event
 from tidelog.replication.fetcher import Fetcher, FetcherSettings
 from tidelog.replication.replica_selection import RackAwareReplicaSelector, replica_selector
 from tidelog.replication.replica_set import IsrProposal, ReplicaRules
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from tidelog.broker.configuration.current import CurrentSettings
     from tidelog.controller.events import ElectionType, Targets
     from tidelog.coordination import ProducerEpoch
+    from tidelog.network.session import Session
     from tidelog.replication.partition import Partition
     from tidelog.transactions import MarkerOrder
 
@@ -168,7 +170,15 @@ class ClusterMember:
         self.topics = ClusterTopics(
             parts.settings, parts.image, parts.metadata, planner, self.controller, self.metadata_waiters
         )
-        self.producer_ids = ProducerIdAllocator(self._allocate_producer_ids)
+        self.producer_ids = ProducerIdAllocator(
+            partial(
+                allocate_producer_ids,
+                self.controller_client,
+                parts.broker_id,
+                lambda: self.broker_epoch,
+                config.request_timeout_ms,
+            )
+        )
         self._served: Mapping[type[Message], Callable[[Any, int], Awaitable[Message]]] = {
             **{kind: _without_version(apply) for kind, (apply, _) in self.requests.handlers.items()},
             AlterPartitionRequest: self.controller.alter_partition,
@@ -204,6 +214,11 @@ class ClusterMember:
     def _endpoint_for_controller(self, broker_id: int) -> Endpoint | None:
         """Where this broker's controller reaches a broker: by what it read from the tree itself."""
         return self._control_channels.endpoint_of(broker_id)
+
+    @property
+    def final_epoch(self) -> int:
+        """A registration in the tree does not name the one before."""
+        return NO_BROKER_EPOCH
 
     @property
     def is_controller(self) -> bool:
@@ -306,21 +321,6 @@ class ClusterMember:
         for look in self._looks:
             look()
 
-    async def _allocate_producer_ids(self) -> ProducerIdBlock:
-        """A block of producer ids of this broker's own. Raises ApiError, after which the producer tries again."""
-        parts = self._parts
-        request = AllocateProducerIdsRequest(broker_id=parts.broker_id, broker_epoch=self.broker_epoch)
-        try:
-            answer = await self.controller_client.send(request, timeout_ms=parts.settings.config.request_timeout_ms)
-        except ControllerUnavailable as error:
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
-        response = cast(AllocateProducerIdsResponse, answer)
-        if response.error_code:
-            code = ErrorCode(response.error_code)
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the controller allocates no ids: {code.name}")
-        first = response.producer_id_start
-        return ProducerIdBlock(parts.broker_id, first, first + response.producer_id_len - 1)
-
     def follow_settings(self, config: BrokerConfig) -> None:
         self.replica_fetchers.set_count(config.num_replica_fetchers)
         self.controller.update_config(config)
@@ -391,6 +391,10 @@ class ClusterMember:
             ]
         )
 
+    async def forward(self, request: Message, version: int, _session: Session) -> Message:
+        """Clients ask the controller's broker itself, and the dispatcher forwards nothing."""
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{type(request).__name__} {version} is not forwarded")
+
     # --- transactions that span brokers ---
 
     def settle_marker(self, order: MarkerOrder, partition: PartitionKey, report: Callable[[ErrorCode], None]) -> bool:
@@ -459,6 +463,7 @@ class MemberPlan:
             ApiKey.ALLOCATE_PRODUCER_IDS,
         }
     )
+    forwarded: frozenset[ApiKey] = frozenset()
 
     def __init__(self) -> None:
         self._view: SharedView
@@ -484,6 +489,9 @@ class MemberPlan:
             if parts.broker_id in partition.isr
         ]
         return ClusterMember(parts, self._view, in_sync)
+
+    async def close(self) -> None:
+        """Nothing was opened."""
 
 
 def _without_version(apply: Callable[..., Awaitable[Message]]) -> Callable[[Any, int], Awaitable[Message]]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tidelog.metadata.store import Store
     from tidelog.metadata.store_queue import StoreQueue
     from tidelog.metadata.tree import ReplicaAssignment
+    from tidelog.network.session import Session
     from tidelog.network.socket_server import SocketServer
     from tidelog.quotas import ReplicationQuotas
     from tidelog.replication.fetcher import Fetcher
@@ -118,6 +119,10 @@ class Topology(Protocol):
     @property
     def producer_ids(self) -> ProducerIdAllocator: ...
     @property
+    def final_epoch(self) -> int:
+        """The epoch that a stop leaves behind for the next registration to name; -1 where registrations name none."""
+
+    @property
     def is_controller(self) -> bool:
         """Whether this broker takes the changes that only a controller may make."""
 
@@ -182,6 +187,9 @@ class Topology(Protocol):
     async def serve_broker(self, request: Message, version: int) -> Message:
         """Carry out a request of another broker, one of `TopologyPlan.apis`. Raises ApiError."""
 
+    async def forward(self, request: Message, version: int, session: Session, /) -> Message:
+        """The response of the active controller to a client's request, one of `TopologyPlan.forwarded`."""
+
     # --- transactions that span brokers ---
 
     def settle_marker(
@@ -219,11 +227,28 @@ class Topology(Protocol):
         """How many requests wait until the controller has carried out what they ask for, by Kafka's names."""
 
 
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a broker knows before its parts are made."""
+
+    broker_id: int
+    store: Store
+    loaded: ClusterImage
+    """What the metadata says of the cluster."""
+    image: ClusterImage
+    """What this broker knows of it at first."""
+    plan: TopologyPlan
+    failed_directories: Mapping[str, str]
+    """The log directories that do not say whose they are, with the reasons."""
+
+
 class TopologyPlan(Protocol):
     """A topology before the parts of its broker are made."""
 
     apis: frozenset[ApiKey]
     """What other brokers ask of a broker with this topology."""
+    forwarded: frozenset[ApiKey]
+    """What clients ask for, and a controller that is no broker carries out."""
 
     def new_image(self, loaded: ClusterImage) -> ClusterImage:
         """What this broker knows of the cluster at first, given what the tree says."""
@@ -236,3 +261,6 @@ class TopologyPlan(Protocol):
 
     def build(self, parts: BrokerParts, loaded: ClusterImage, /) -> Topology:
         """The topology itself; `loaded` is what the tree said when the broker started."""
+
+    async def close(self) -> None:
+        """The broker does not start: close what was opened for it."""

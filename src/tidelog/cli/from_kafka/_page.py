@@ -8,7 +8,7 @@ from tidelog.cli.from_kafka._tools import TOOLS
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.declaration import Setting
 from tidelog.config.dynamic_only import DynamicOnlySettings
-from tidelog.config.kafka_only import IGNORED, REFUSED
+from tidelog.config.kafka_only import IGNORED
 from tidelog.config.log_config import LogConfig
 
 
@@ -92,7 +92,6 @@ def _setting(declared: Setting) -> Entry:
 def _broker_settings() -> list[Entry]:
     entries = _settings([*BrokerConfig.settings.values(), *DynamicOnlySettings.settings.values()])
     entries += [Entry(name, "no effect", why) for name, why in IGNORED.items()]
-    entries += [Entry(name, "stops the start", advice) for name, advice in REFUSED.items()]
     return sorted(entries)
 
 

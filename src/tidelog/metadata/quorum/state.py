@@ -124,6 +124,20 @@ class Touched:
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__slots__)
 
+    def joined(self, other: Touched) -> Touched:
+        """What either has."""
+        return Touched(
+            self.brokers | other.brokers,
+            self.topics | other.topics,
+            self.partitions | other.partitions,
+            self.configs | other.configs,
+            self.features or other.features,
+            self.quotas | other.quotas,
+            self.users | other.users,
+            self.acls | other.acls,
+            self.tokens | other.tokens,
+        )
+
 
 class MetadataState:
     """Everything that the log says. Read it freely; only `replay` changes it."""
@@ -367,21 +381,6 @@ _REPLAYS: Final[Mapping[type[Message], Callable[[MetadataState, Any, Touched], N
     ZkMigrationStateRecord: MetadataState._pass,
 }
 """What each kind of record does. Those that begin and end transactions never come here (`frames.Transactions`)."""
-
-
-def union(one: Touched, other: Touched) -> Touched:
-    """What either has."""
-    return Touched(
-        one.brokers | other.brokers,
-        one.topics | other.topics,
-        one.partitions | other.partitions,
-        one.configs | other.configs,
-        one.features or other.features,
-        one.quotas | other.quotas,
-        one.users | other.users,
-        one.acls | other.acls,
-        one.tokens | other.tokens,
-    )
 
 
 def _endpoints(found: list[Any]) -> tuple[Endpoint, ...]:

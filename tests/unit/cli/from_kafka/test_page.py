@@ -65,7 +65,7 @@ def test_every_setting_of_kafka_is_there(level: str, title: str) -> None:
 def test_what_differs_from_kafka_says_why() -> None:
     settings = {**entries("Settings of brokers"), **entries("Settings of topics")}
     assert {each.here for each in settings.values()} == {
-        *("the same", "another default", "no effect", "only the default is accepted", "stops the start")
+        *("the same", "another default", "no effect", "only the default is accepted")
     }
     assert [each for each in settings.values() if each.here != "the same" and not each.note] == []
     assert _page.OTHER_DEFAULTS.keys() == OTHER_DEFAULTS.keys() | {"group.initial.rebalance.delay.ms"}

@@ -37,7 +37,7 @@ from tidelog.metadata.quorum.records import (
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
 )
-from tidelog.metadata.quorum.state import _REPLAYS, MetadataState, QuorumPartition, Touched, union
+from tidelog.metadata.quorum.state import _REPLAYS, MetadataState, QuorumPartition, Touched
 from tidelog.metadata.tree import Endpoint
 from tidelog.wire.schema import Message
 
@@ -274,4 +274,4 @@ def test_everything_is_touched_by_what_would_make_the_same_state() -> None:
     for record in records:
         state.replay(record, touched)
     assert state.everything() == touched
-    assert union(touched, Touched()) == union(Touched(), touched) == touched
+    assert touched.joined(Touched()) == Touched().joined(touched) == touched
