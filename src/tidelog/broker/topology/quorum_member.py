@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from tidelog.broker.configuration.settings import registration_of
 from tidelog.broker.topology.channels import BrokerChannels, BrokerUnreachable
 from tidelog.broker.topology.controller_client import allocate_producer_ids
-from tidelog.broker.topology.internal_topics import automatic_topic
+from tidelog.broker.topology.internal_topics import NO_OVERRIDES, automatic_topic
 from tidelog.broker.topology.isr_changes import IsrChanges
 from tidelog.broker.topology.metadata_waiters import ELECT_LEADER, TOPIC, MetadataWaiters
 from tidelog.broker.topology.quorum_changes import QuorumChanges
@@ -140,7 +140,7 @@ class QuorumTopics:
         await self._waiters.wait(lambda: all(self._image.topic(name) is None for name in names), timeout_ms)
         return [name for name in names if self._image.topic(name) is not None]
 
-    async def create_automatically(self, name: str) -> None:
+    async def create_automatically(self, name: str, overrides: Mapping[str, str] = NO_OVERRIDES, /) -> None:
         """Ask the controller for a topic that a client named, or that a coordinator needs, unless it exists.
 
         As in Kafka it is this broker that asks: whoever caused it was allowed to. Clients retry until they know the
@@ -150,19 +150,20 @@ class QuorumTopics:
             return
         self._being_created.add(name)
         try:
-            await self._create(name)
+            await self._create(name, overrides)
         finally:
             self._being_created.discard(name)
 
-    async def _create(self, name: str) -> None:
+    async def _create(self, name: str, more: Mapping[str, str]) -> None:
         count, factor, overrides = automatic_topic(name, self._settings.config)
+        settings = {**overrides, **more}
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
                     name=name,
                     num_partitions=count,
                     replication_factor=factor,
-                    configs=[CreatableTopicConfig(name=each, value=value) for each, value in overrides.items()],
+                    configs=[CreatableTopicConfig(name=each, value=value) for each, value in settings.items()],
                 )
             ],
             timeout_ms=_CREATION_TIMEOUT_MS,
