@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 from collections.abc import Iterator
 
@@ -108,8 +110,10 @@ def test_each_record_is_acknowledged_as_the_application_says(broker: Broker) -> 
         write(broker.bootstrap_servers, topic, "done", "again", "never", "longer")
         done, again, never, longer = receive(ann, 4)
         ann.acknowledge(done)
-        ann.acknowledge(again, AcknowledgeType.RELEASE)
+        ann.acknowledge(again, AcknowledgeType.RELEASE, delay_s=0.05)
         ann.acknowledge(never, AcknowledgeType.REJECT)
+        with pytest.raises(ValueError, match="RELEASE only"):
+            ann.acknowledge(longer, AcknowledgeType.REJECT, delay_s=1)
         with pytest.raises(IllegalState, match="1 records"):
             ann.poll(0)
         ann.acknowledge(longer, AcknowledgeType.RENEW)
@@ -203,6 +207,35 @@ def test_wakeup_ends_a_poll_and_a_second_thread_is_refused(broker: Broker) -> No
         assert refused == [ConcurrentAccess]
 
 
+def test_a_signal_that_interrupts_a_poll_loses_no_records(broker: Broker) -> None:
+    """What the poll took meanwhile is neither accepted nor counted as delivered again."""
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(number: int, frame: object) -> None:
+        raise Interrupted
+
+    topic = new_topic(broker)
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with member(broker.bootstrap_servers, topic) as ann:
+            sender = threading.Thread(target=signal_once_it_polls, args=(ann,))
+            sender.start()
+            with pytest.raises(Interrupted):
+                ann.poll(60)
+            sender.join(SECONDS)
+            write(broker.bootstrap_servers, topic, "x")
+            assert seen(receive(ann)) == [(b"x", 1)]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def signal_once_it_polls(consumer: ShareConsumer[bytes, bytes]) -> None:
+    wait_until(lambda: consumer._owner is not None, "the poll")
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+
 def test_under_asyncio(broker: Broker) -> None:
     topic = new_topic(broker)
     member(broker.bootstrap_servers, topic).close()  # the group has its settings now
@@ -226,13 +259,14 @@ def test_beside_the_share_consumer_of_confluent_kafka_each_record_is_done_once(b
     topic = new_topic(broker)
     ours: list[str] = []
     theirs: list[str] = []
-    other = OtherShareConsumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": f"group-{topic}"})
-    other.subscribe([topic])
     settings = {"max_poll_records": 10, "share_acquire_mode": "record_limit"}
     with (
         member(broker.bootstrap_servers, topic, **settings) as ann,
         Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
     ):
+        # Only now: a member waits for its group to begin, unless another one is in it.
+        other = OtherShareConsumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": f"group-{topic}"})
+        other.subscribe([topic])
         written: list[str] = []
 
         def turn() -> bool:
