@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tidelog.config._checks import PRINCIPALS
 from tidelog.config.declaration import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Settings, setting
-from tidelog.config.java_classes import LOGINS, VALIDATORS
+from tidelog.config.java_classes import AUTHORIZERS, LOGINS, VALIDATORS
 from tidelog.config.kinds import CLASS, INT, LIST, LONG, PASSWORD, SHORT
 
 
@@ -18,8 +18,8 @@ class AuthorizationSettings(Settings, area="Authorization and tokens"):
 
     authorizer_class_name: str = setting(
         "authorizer.class.name", "", importance="low",
-        one_of=("", "kafka.security.authorizer.AclAuthorizer", "tidelog.security.authorizer.AclAuthorizer"),
-        doc="Switches access control on. Both names stand for the same: Kafka's rules, with ACLs in the metadata tree. "
+        one_of=("", *AUTHORIZERS),
+        doc="Switches access control on. All names stand for the same: Kafka's rules, with ACLs in the metadata. "
             "Empty: every client may do everything.")
     super_users: str = setting(
         "super.users", "", validator=PRINCIPALS,

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+AUTHORIZERS: Final = (
+    "kafka.security.authorizer.AclAuthorizer",
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "tidelog.security.authorizer.AclAuthorizer",
+)
+"""Values of `authorizer.class.name`: that of Kafka's ZooKeeper clusters, that of its KRaft clusters, and our own."""
+
 _OAUTHBEARER: Final = "org.apache.kafka.common.security.oauthbearer"
 _UNSECURED: Final = f"{_OAUTHBEARER}.internals.unsecured"
 

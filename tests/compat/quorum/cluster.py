@@ -112,8 +112,10 @@ def _new_id() -> str:
 class Quorum:
     """Controllers, and whatever brokers a test adds. The features are those that a Tidelog broker supports, too."""
 
-    def __init__(self, directory: Path, controllers: int) -> None:
+    def __init__(self, directory: Path, controllers: int, settings: Mapping[str, str] | None = None) -> None:
+        """`settings` are those of the controllers."""
         self.directory = directory
+        self._settings = dict(settings or {})
         self.ports = {3000 + number: free_port() for number in range(controllers)}
         self._ids = {node: _new_id() for node in self.ports}
         self.controllers: dict[int, Child] = {}
@@ -148,6 +150,7 @@ class Quorum:
                 "controller.quorum.election.timeout.ms": "500",
                 "metadata.log.max.snapshot.interval.ms": "5000",
                 "metadata.log.max.record.bytes.between.snapshots": "4096",
+                **self._settings,
             }
             config = _write(self._config(node_id), settings)
             command = java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", config)

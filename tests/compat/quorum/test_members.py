@@ -214,6 +214,15 @@ def test_kafkas_tools_administer_the_cluster_through_our_brokers(quorum: Quorum)
     until("the topic is gone", lambda: "made" not in admin(quorum).list_topics(timeout=5).topics)
 
 
+def test_kafkas_tool_shows_the_metadata_version_that_is_in_effect(quorum: Quorum) -> None:
+    shown = run_tool(
+        "org.apache.kafka.tools.FeatureCommand",
+        *("--bootstrap-server", quorum.brokers[2].bootstrap_servers, "describe"),
+    )
+    lines = [line.split() for line in shown.splitlines() if "metadata.version" in line]
+    assert [(line[line.index("FinalizedVersionLevel:") + 1]) for line in lines] == ["4.3-IV0"]
+
+
 def test_users_get_credentials_and_topics_partitions_through_our_brokers(quorum: Quorum) -> None:
     client = AdminClient({"bootstrap.servers": quorum.brokers[2].bootstrap_servers, "log_level": 0})
     credential = UserScramCredentialUpsertion(

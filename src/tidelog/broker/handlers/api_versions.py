@@ -15,12 +15,15 @@ from tidelog.wire.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tidelog.broker.requests.routes import Route
     from tidelog.broker.serving.context import Context
+    from tidelog.broker.topology.topology import QuorumFeature
 
 _SOFTWARE_FROM = 3
 _LEVEL_0_FROM = 4
-"""Clients of version 3 cannot read a feature whose lowest level is 0; every one of ours has that."""
+"""Clients of version 3 cannot read a feature whose lowest level is 0."""
 
 
 def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
@@ -34,17 +37,26 @@ def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse
     if request.cluster_id not in (None, node.image.cluster_id) or request.node_id not in (-1, node.broker_id):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     finalised = node.features.finalised
+    of_quorum = node.topology.quorum_features()
+    levels = finalised.in_effect() | {name: each.finalised for name, each in of_quorum.items() if each.finalised}
     return ApiVersionsResponse(
         api_keys=[_range(route) for route in node.routes.values()],
-        supported_features=[SupportedFeatureKey(name=name, max_version=level) for name, level in SUPPORTED.items()]
-        if context.api_version >= _LEVEL_0_FROM
-        else [],
+        supported_features=_supported(of_quorum, context.api_version),
         finalized_features_epoch=finalised.epoch,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in finalised.in_effect().items()
+            for name, level in levels.items()
         ],
     )
+
+
+def _supported(of_quorum: Mapping[str, QuorumFeature], version: int) -> list[SupportedFeatureKey]:
+    found = [SupportedFeatureKey(name=name, max_version=level) for name, level in SUPPORTED.items()]
+    found += [
+        SupportedFeatureKey(name=name, min_version=each.lowest, max_version=each.highest)
+        for name, each in of_quorum.items()
+    ]
+    return [each for each in found if each.min_version or version >= _LEVEL_0_FROM]
 
 
 def unsupported_version(route: Route) -> ApiVersionsResponse:

@@ -10,7 +10,7 @@ from tidelog.broker.configuration.settings import registration_of
 from tidelog.broker.topology.metadata_waiters import ELECT_LEADER, TOPIC
 from tidelog.broker.topology.own_topics import OwnTopics
 from tidelog.broker.topology.topic_planning import TopicPlanner
-from tidelog.broker.topology.topology import ControllerFigures
+from tidelog.broker.topology.topology import ControllerFigures, QuorumFeature
 from tidelog.metadata.adoption import AdoptionState, read_adoption
 from tidelog.metadata.image import BrokerImage, ClusterImage, PartitionImage
 from tidelog.metadata.producer_ids import ProducerIdAllocator, take_block
@@ -224,6 +224,10 @@ class Alone:
     async def ask(self, broker_id: int, _request: Message) -> Message:
         """There is no other broker."""
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no broker {broker_id}")
+
+    def quorum_features(self) -> Mapping[str, QuorumFeature]:
+        """None: there is no quorum."""
+        return {}
 
     # --- figures ---
 

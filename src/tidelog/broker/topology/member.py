@@ -28,7 +28,7 @@ from tidelog.broker.topology.metadata_waiters import ELECT_LEADER, MetadataWaite
 from tidelog.broker.topology.remote_transactions import RemoteTransactions
 from tidelog.broker.topology.replica_fetchers import ReplicaFetchers
 from tidelog.broker.topology.topic_planning import TopicPlanner
-from tidelog.broker.topology.topology import BrokerParts, ControllerFigures
+from tidelog.broker.topology.topology import BrokerParts, ControllerFigures, QuorumFeature
 from tidelog.config import BrokerConfig
 from tidelog.metadata import paths
 from tidelog.metadata.errors import StoreError
@@ -426,6 +426,10 @@ class ClusterMember:
             return await self.channels.send(broker_id, request, purpose=type(request).__name__)
         except BrokerUnreachable as error:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+
+    def quorum_features(self) -> Mapping[str, QuorumFeature]:
+        """None: there is no quorum."""
+        return {}
 
     # --- figures ---
 

@@ -25,8 +25,9 @@ from tidelog.broker.topology.quorum_forwarding import FORWARDED, Forwarding
 from tidelog.broker.topology.quorum_lifecycle import Lifecycle
 from tidelog.broker.topology.remote_transactions import RemoteTransactions
 from tidelog.broker.topology.replica_fetchers import ReplicaFetchers
-from tidelog.broker.topology.topology import BrokerParts, ControllerFigures
+from tidelog.broker.topology.topology import BrokerParts, ControllerFigures, QuorumFeature
 from tidelog.metadata.producer_ids import ProducerIdAllocator
+from tidelog.metadata.quorum.projection import QUORUM_FEATURES
 from tidelog.replication.fetcher import Fetcher, FetcherSettings
 from tidelog.replication.replica_selection import RackAwareReplicaSelector, replica_selector
 from tidelog.replication.replica_set import IsrProposal, ReplicaRules
@@ -438,6 +439,13 @@ class QuorumMember:
             return await self.channels.send(broker_id, request, purpose=type(request).__name__)
         except BrokerUnreachable as error:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+
+    def quorum_features(self) -> Mapping[str, QuorumFeature]:
+        levels = self._link.state.features
+        return {
+            name: QuorumFeature(lowest, highest, levels.get(name, 0))
+            for name, (lowest, highest) in QUORUM_FEATURES.items()
+        }
 
     # --- figures ---
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.broker.topology.internal_topics import NO_OVERRIDES
 from tidelog.wire.errors import ApiError, ErrorCode
@@ -92,6 +92,15 @@ class ControllerFigures:
     unclean_elections: int = 0
     event_counts: Mapping[str, list[int]] = field(default_factory=dict)
     """How long events took, as counts by duration, by the names of their metrics; none without a queue of events."""
+
+
+class QuorumFeature(NamedTuple):
+    """A feature that only clusters of its kind have: what this broker supports of it, and the level in effect."""
+
+    lowest: int
+    highest: int
+    finalised: int
+    """0 where it is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +221,9 @@ class Topology(Protocol):
 
     async def ask(self, broker_id: int, request: Message, /) -> Message:
         """Another broker's response to a request. Raises ApiError where there is none."""
+
+    def quorum_features(self) -> Mapping[str, QuorumFeature]:
+        """What ApiVersions names beside the features that every kind of cluster has."""
 
     # --- figures ---
 

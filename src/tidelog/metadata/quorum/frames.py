@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from tidelog.metadata.errors import StoreError
 from tidelog.metadata.quorum.records import (
     RECORDS,
     AbortTransactionRecord,
@@ -26,7 +27,7 @@ from tidelog.wire.schema import Message
 FRAME_VERSION: Final = 1
 
 
-class MetadataRecordError(Exception):
+class MetadataRecordError(StoreError):
     """A record of the metadata log that cannot be read, or that contradicts the ones before it."""
 
 

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from tidelog.metadata.errors import StoreError
 from tidelog.metadata.quorum.frames import LogEntry, MetadataRecordError, Transactions
 from tidelog.metadata.quorum.log_copy import TOPIC, TOPIC_ID, Leadership, MetadataLog, SnapshotId, decode_snapshot
 from tidelog.metadata.quorum.state import MetadataState, Touched
@@ -40,7 +41,7 @@ _IS_ELSEWHERE: Final = frozenset(
 )
 
 
-class QuorumError(Exception):
+class QuorumError(StoreError):
     """The controllers refuse this broker, and asking again will not help."""
 
 
