@@ -167,7 +167,7 @@ def assemble(
     )
     groups = group_coordinator(edge_parts, None if access is None else access.authorizer, entities)
     markers = MarkerWriter(groups, replica_manager, clock, settings)
-    transactions = TransactionCoordinator(edge_parts, topology, markers, reach)
+    transactions = TransactionCoordinator(edge_parts, topology, markers, features, reach)
     shares = Shares(broker_id, edge_parts, topology, features, lambda _group_id: {})
     network.on_forgotten = shares.connection_closed
     hosted_topics.add_leadership_listener(groups)

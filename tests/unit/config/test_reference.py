@@ -57,8 +57,8 @@ OUR_OWN: Final = {
 }
 
 
-OF_LATER_VERSIONS: Final = ("group.share.", "share.coordinator.")
-"""Share groups (KIP-932), which Kafka 3.9 documents under other names, if at all."""
+OF_LATER_VERSIONS: Final = ("group.share.", "share.coordinator.", "add.partitions.to.txn.retry.")
+"""Share groups (KIP-932), which Kafka 3.9 documents under other names, if at all, and transactions of version 2."""
 
 
 def is_absent(level: str, name: str) -> bool:
