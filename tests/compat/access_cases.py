@@ -367,6 +367,10 @@ _VERSIONS: Final = {
     "DescribeGroupsRequest": 5,
     "OffsetCommitRequest": 9,
     "OffsetFetchRequest": 9,
+    "ProduceRequest": 11,
+    "EndTxnRequest": 4,
+    "TxnOffsetCommitRequest": 4,
+    "WriteTxnMarkersRequest": 1,
 }
 """Newer versions are for brokers, or Kafka 3.9 does not have them."""
 

@@ -169,7 +169,7 @@ def assemble(
     )
     groups = group_coordinator(edge_parts, None if access is None else access.authorizer, entities)
     markers = MarkerWriter(groups, replica_manager, clock, settings)
-    transactions = TransactionCoordinator(edge_parts, topology, markers, reach)
+    transactions = TransactionCoordinator(edge_parts, topology, markers, features, reach)
     shares = Shares(
         broker_id,
         edge_parts,

@@ -118,6 +118,12 @@ class TransactionSettings(Settings, area="Producers and transactions"):
     transaction_partition_verification_enable: bool = setting(
         "transaction.partition.verification.enable", True, importance="low", dynamic="cluster-wide",
         doc="Ask the coordinator, before a transactional write, whether the partition belongs to the transaction.")
+    add_partitions_to_txn_retry_backoff_ms: int = setting(
+        "add.partitions.to.txn.retry.backoff.ms", 20, importance="low", at_least=1,
+        doc="How often the coordinator is asked to add a partition while it ends the producer's transaction before.")
+    add_partitions_to_txn_retry_backoff_max_ms: int = setting(
+        "add.partitions.to.txn.retry.backoff.max.ms", 100, importance="low", at_least=0,
+        doc="How long it is asked so before the producer has to retry.")
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms", DAY_MS, importance="low", at_least=1, dynamic="cluster-wide",
         doc="A partition forgets an idle producer's sequence numbers after this long.")

@@ -43,7 +43,7 @@ FEATURES: Final[Mapping[str, Feature]] = {
         Feature(GROUP_VERSION, 1, implied=1),
         Feature(SHARE_VERSION, 2),
         Feature(STREAMS_VERSION, 1),
-        Feature(TRANSACTION_VERSION, 0),
+        Feature(TRANSACTION_VERSION, 2),
     )
 }
 """One row for each feature. A highest level of 0 is not served: no client sees the feature."""

@@ -83,9 +83,14 @@ class ProducerIdAllocator:
         if self._taking is not None:
             self._taking.cancel()
 
+    @property
+    def has_id(self) -> bool:
+        """Whether `next_id` has an id to give now."""
+        return self._next <= self._last or self._following is not None
+
     async def ready(self) -> None:
         """Return once `next_id` has an id to give, if it is called before anything else is awaited."""
-        while self._next > self._last and self._following is None:
+        while not self.has_id:
             await asyncio.shield(self._take_following())
 
     def next_id(self) -> int:

@@ -23,6 +23,8 @@ class MarkerOrder(NamedTuple):
     coordinator_epoch: int
     is_commit: bool
     partitions: tuple[PartitionKey, ...]
+    protocol: int = 0
+    """The version of the transaction protocol: from version 2 on no other transaction has markers with this epoch."""
 
 
 MarkerSender: TypeAlias = Callable[[MarkerOrder], None]

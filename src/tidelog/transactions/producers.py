@@ -11,7 +11,7 @@ from collections.abc import Callable
 from tidelog.coordination import ProducerEpoch
 from tidelog.records.header import NO_PRODUCER_EPOCH
 from tidelog.transactions.states import TransactionState
-from tidelog.transactions.transaction import Transaction, is_exhausted
+from tidelog.transactions.transaction import EPOCH_BUMPS_FROM, Transaction, is_exhausted
 from tidelog.wire.errors import ApiError, ErrorCode
 
 NewProducerId = Callable[[], int]
@@ -25,10 +25,12 @@ def initialize(
     expected: ProducerEpoch | None,
     new_producer_id: NewProducerId,
     now_ms: int,
+    level: int = 0,
 ) -> Transaction:
     """The transaction state after InitProducerId; raises ApiError when the producer may not have the transactional id.
 
-    An open transaction is aborted first, under an epoch that no producer gets; the producer then has to retry.
+    An open transaction is aborted first, under the next epoch; the producer then has to retry. `level` is the one of
+    transaction.version that is in effect.
     """
     if current is None:
         # The state may have expired, so a producer that sends an id is treated like a new one.
@@ -40,12 +42,23 @@ def initialize(
             ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {transactional_id} is still completing"
         )
     if current.state is TransactionState.ONGOING:
-        return current.fenced().ended(False, now_ms)
+        return fenced_and_aborted(current, new_producer_id, now_ms, level)
     if is_exhausted(current.producer_epoch) and (expected is None or expected.producer_epoch == current.producer_epoch):
         last_epoch = NO_PRODUCER_EPOCH if expected is None else current.producer_epoch
         return current.initialized(ProducerEpoch(new_producer_id(), 0), last_epoch, timeout_ms, now_ms)
     producer_epoch, last_epoch = _next_epoch(current, expected)
     return current.initialized(ProducerEpoch(current.producer_id, producer_epoch), last_epoch, timeout_ms, now_ms)
+
+
+def fenced_and_aborted(current: Transaction, new_producer_id: NewProducerId, now_ms: int, level: int) -> Transaction:
+    """The open transaction is aborted without its producer, whose epoch is too old from now on.
+
+    In protocol version 2 that is as if the producer had aborted it: if nothing else happens meanwhile, its next EndTxn
+    or InitProducerId tells it the epoch to go on with.
+    """
+    if level >= EPOCH_BUMPS_FROM:
+        return current.ended_with_bump(False, new_producer_id, now_ms)
+    return current.fenced().ended(False, now_ms)
 
 
 def _may_be_its_producer(current: Transaction, expected: ProducerEpoch) -> bool:

@@ -4,7 +4,7 @@
     value 0   producer id, epoch, timeout, state, partitions by topic (null when Empty), time of last change, of start
     value 1   the same in the compact form, with tagged fields for what later versions add
 
-We write version 0, as a Kafka 3.9 broker does unless `transaction.version` was raised, and read both.
+Version 1 is written where `transaction.version` is 1 or higher, as by Kafka; both are read.
 """
 
 from __future__ import annotations
@@ -16,15 +16,20 @@ from tidelog.records.header import NO_PRODUCER_ID
 from tidelog.transactions.states import TransactionState
 from tidelog.transactions.transaction import Transaction
 from tidelog.wire.partitions import PartitionKey
+from tidelog.wire.primitives import encode_uvarint
 
 KEY_VERSION: Final = 0
 VALUE_VERSION: Final = 0
 _COMPACT_VERSION: Final = 1
+FLEXIBLE_FROM: Final = 1
+"""The level of `transaction.version` from which values are written in the compact form."""
 
 STATE_IDS: Final = {state: number for number, state in enumerate(TransactionState)}
 _STATES: Final = dict(enumerate(TransactionState))
 _NEVER_STORED: Final = frozenset({TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE})
 _PREVIOUS_PRODUCER_ID_TAG: Final = 0
+_NEXT_PRODUCER_ID_TAG: Final = 1
+_PROTOCOL_TAG: Final = 2
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -58,16 +63,19 @@ def read_transaction_key(key: bytes) -> str | None:
         raise SchemaError(f"the key cannot be read: {error}") from None
 
 
-def transaction_value(transaction: Transaction) -> bytes:
+def transaction_value(transaction: Transaction, *, is_flexible: bool = False) -> bytes:
     assert transaction.state not in _NEVER_STORED, f"{transaction.state.value} is never stored"
     head = _HEAD.pack(
-        VALUE_VERSION,
+        _COMPACT_VERSION if is_flexible else VALUE_VERSION,
         transaction.producer_id,
         transaction.producer_epoch,
         transaction.timeout_ms,
         STATE_IDS[transaction.state],
     )
     is_empty = transaction.state is TransactionState.EMPTY
+    if is_flexible:
+        partitions = b"\x00" if is_empty else _compact_partitions(transaction.partitions)
+        return head + partitions + _TIMES.pack(transaction.updated_ms, transaction.start_ms) + _tags(transaction)
     partitions = b"\xff\xff\xff\xff" if is_empty else _partitions(transaction.partitions)
     return head + partitions + _TIMES.pack(transaction.updated_ms, transaction.start_ms)
 
@@ -79,6 +87,29 @@ def _partitions(partitions: frozenset[PartitionKey]) -> bytes:
         name = topic.encode()
         parts.append(_INT16.pack(len(name)) + name + struct.pack(f">i{len(indexes)}i", len(indexes), *indexes))
     return b"".join(parts)
+
+
+def _compact_partitions(partitions: frozenset[PartitionKey]) -> bytes:
+    topics = by_topic(partitions)
+    parts = [encode_uvarint(len(topics) + 1)]
+    for topic, indexes in topics.items():
+        name = topic.encode()
+        parts += (encode_uvarint(len(name) + 1), name, encode_uvarint(len(indexes) + 1))
+        parts += (struct.pack(f">{len(indexes)}i", *indexes), b"\x00")
+    return b"".join(parts)
+
+
+def _tags(transaction: Transaction) -> bytes:
+    """The tagged fields, as far as they are not what they are by default."""
+    found = []
+    if transaction.last_producer_id != NO_PRODUCER_ID:
+        found.append((_PREVIOUS_PRODUCER_ID_TAG, _INT64.pack(transaction.last_producer_id)))
+    if transaction.next_producer_id != NO_PRODUCER_ID:
+        found.append((_NEXT_PRODUCER_ID_TAG, _INT64.pack(transaction.next_producer_id)))
+    if transaction.protocol:
+        found.append((_PROTOCOL_TAG, _INT16.pack(transaction.protocol)))
+    fields = (encode_uvarint(tag) + encode_uvarint(len(value)) + value for tag, value in found)
+    return encode_uvarint(len(found)) + b"".join(fields)
 
 
 def by_topic(partitions: frozenset[PartitionKey]) -> dict[str, list[int]]:
@@ -102,12 +133,25 @@ def read_transaction_value(transactional_id: str, value: bytes) -> Transaction:
             raise SchemaError(f"the transaction has unknown state {number}")
         partitions = frozenset((topic, index) for topic, indexes in reader.topics() for index in indexes)
         updated_ms, start_ms = reader.unpack(_TIMES)
-        previous = reader.tags().get(_PREVIOUS_PRODUCER_ID_TAG)
+        tags = reader.tags()
+        previous, following, in_protocol = (tags.get(tag) for tag in range(_PROTOCOL_TAG + 1))
         last_producer_id = NO_PRODUCER_ID if previous is None else _INT64.unpack(previous)[0]
+        next_producer_id = NO_PRODUCER_ID if following is None else _INT64.unpack(following)[0]
+        protocol = 0 if in_protocol is None else _INT16.unpack(in_protocol)[0]
     except (struct.error, UnicodeDecodeError, IndexError) as error:
         raise SchemaError(f"the transaction cannot be read: {error}") from None
     return Transaction(
-        transactional_id, producer_id, epoch, timeout_ms, state, partitions, start_ms, updated_ms, last_producer_id
+        transactional_id,
+        producer_id,
+        epoch,
+        timeout_ms,
+        state,
+        partitions,
+        start_ms,
+        updated_ms,
+        last_producer_id,
+        next_producer_id=next_producer_id,
+        protocol=protocol,
     )
 
 

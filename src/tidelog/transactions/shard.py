@@ -15,15 +15,16 @@ harm.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.coordination import NOTHING, Answer, Decision, ProducerEpoch, SetTimer, StateRecord, TimerChange, TimerKey
-from tidelog.transactions import producers
+from tidelog.transactions import endings, producers
 from tidelog.transactions.markers import Fate, MarkerOrder, MarkerProgress, MarkerSender
 from tidelog.transactions.producers import NewProducerId
 from tidelog.transactions.schemas import (
+    FLEXIBLE_FROM,
     SchemaError,
     read_transaction_key,
     read_transaction_value,
@@ -44,14 +45,6 @@ EXPIRY: Final = "expiry"
 _RETRY: Final = "retry"
 _RECORDS_MAX: Final = 500
 """Most records of one search step, so that a search does not delay requests."""
-
-_ENDED: Final = {
-    (TransactionState.COMPLETE_COMMIT, True): ErrorCode.NONE,
-    (TransactionState.COMPLETE_ABORT, False): ErrorCode.NONE,
-    (TransactionState.PREPARE_COMMIT, True): ErrorCode.CONCURRENT_TRANSACTIONS,
-    (TransactionState.PREPARE_ABORT, False): ErrorCode.CONCURRENT_TRANSACTIONS,
-}
-"""The response to EndTxn when no transaction is open: repeating the last outcome is no error, anything else is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,14 +72,19 @@ class TransactionShard:
         new_producer_id: NewProducerId,
         send_markers: MarkerSender,
         on_completed: Callable[[Transaction], None] | None = None,
+        level: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`coordinator_epoch` is the leader epoch of the partition; markers of an earlier coordinator are rejected."""
+        """`coordinator_epoch` is the leader epoch of the partition; markers of an earlier coordinator are rejected.
+
+        `level` is the level of transaction.version that is in effect.
+        """
         self.partition = partition
         self.coordinator_epoch = coordinator_epoch
         self._settings = settings
         self._new_producer_id = new_producer_id
         self._send_markers = send_markers
         self._on_completed = on_completed
+        self._level = level
         self._transactions: dict[str, Transaction] = {}
         self._ongoing: dict[str, None] = {}
         self._writing: dict[str, MarkerProgress] = {}
@@ -124,10 +122,11 @@ class TransactionShard:
 
     def on_loaded(self, _now_ms: int) -> Decision[Any]:
         """Continue the transactions that an earlier coordinator decided and did not complete."""
-        for transaction in self._transactions.values():
-            if transaction.state.is_prepared:
-                self._carry_out(transaction)
-        timers = [SetTimer(EXPIRY, self._settings.remove_expired_interval_ms)]
+        prepared = [transaction for transaction in self._transactions.values() if transaction.state.is_prepared]
+        for transaction in prepared:
+            self._carry_out(transaction)
+        timers: list[TimerChange] = [SetTimer(EXPIRY, self._settings.remove_expired_interval_ms)]
+        timers += [self._retry_timer(each.transactional_id) for each in prepared if not each.partitions]
         if self._ongoing:
             timers.append(SetTimer(TIMEOUTS, self._settings.abort_timed_out_interval_ms))
         self._is_timeout_search_set = bool(self._ongoing)
@@ -153,7 +152,9 @@ class TransactionShard:
     ) -> Decision[ProducerEpoch | ApiError]:
         """InitProducerId; the reply is the producer id and epoch, or CONCURRENT_TRANSACTIONS while an abort is due."""
         current = self._transactions.get(transactional_id)
-        following = producers.initialize(current, transactional_id, timeout_ms, expected, self._new_producer_id, now_ms)
+        following = producers.initialize(
+            current, transactional_id, timeout_ms, expected, self._new_producer_id, now_ms, self._level()
+        )
         if following.state is TransactionState.EMPTY:
             return Decision(following.producer, self._records(following))
         logger.info("the open transaction of %s is aborted: a new producer has started", transactional_id)
@@ -162,58 +163,47 @@ class TransactionShard:
         return self._prepare(following)._replace(reply=error)
 
     def add_partitions(
-        self, transactional_id: str, producer: ProducerEpoch, partitions: Collection[PartitionKey], now_ms: int
+        self,
+        transactional_id: str,
+        producer: ProducerEpoch,
+        partitions: Collection[PartitionKey],
+        now_ms: int,
+        protocol: int = 0,
     ) -> Decision[ErrorCode]:
-        """Add partitions to the transaction; the first ones begin it."""
-        current = self._checked(transactional_id, producer)
-        if current.state.is_prepared:
-            raise ApiError(
-                ErrorCode.CONCURRENT_TRANSACTIONS, f"a transaction of {transactional_id} is still completing"
-            )
+        """Add partitions to the transaction; the first ones begin it. `protocol` is its client's version."""
+        current = self._open_or_ended(transactional_id, producer)
         if current.state is TransactionState.ONGOING and current.partitions.issuperset(partitions):
             return Decision(ErrorCode.NONE)
-        following = current.with_partitions(frozenset(partitions), now_ms)
+        following = current.with_partitions(frozenset(partitions), now_ms, protocol)
         return Decision(ErrorCode.NONE, self._records(following), self._timeout_search())
 
     def verify(
         self, transactional_id: str, producer: ProducerEpoch, partitions: Iterable[PartitionKey]
     ) -> dict[PartitionKey, ErrorCode]:
         """Whether partitions are part of the open transaction (KIP-890); raises ApiError if none is open."""
-        current = self._checked(transactional_id, producer)
-        if current.state.is_prepared:
-            raise ApiError(
-                ErrorCode.CONCURRENT_TRANSACTIONS, f"a transaction of {transactional_id} is still completing"
-            )
-        joined = current.partitions
+        joined = self._open_or_ended(transactional_id, producer).partitions
         return {
             partition: ErrorCode.NONE if partition in joined else ErrorCode.TRANSACTION_ABORTABLE
             for partition in partitions
         }
 
-    def end(self, transactional_id: str, producer: ProducerEpoch, is_commit: bool, now_ms: int) -> Decision[ErrorCode]:
-        """Commit or abort; the reply is sent once the outcome is committed."""
-        current = self._checked(transactional_id, producer)
-        if current.state is TransactionState.ONGOING:
-            return self._prepare(current.ended(is_commit, now_ms))._replace(reply=ErrorCode.NONE)
-        code = _ENDED.get((current.state, is_commit), ErrorCode.INVALID_TXN_STATE)
-        if code is ErrorCode.NONE:
-            return Decision(code)
-        outcome = "committed" if is_commit else "aborted"
-        raise ApiError(code, f"{transactional_id} is {current.state.value} and cannot be {outcome}")
-
-    def _checked(self, transactional_id: str, producer: ProducerEpoch) -> Transaction:
-        """The state of the transactional id; raises ApiError unless it belongs to this producer."""
+    def end(
+        self, transactional_id: str, producer: ProducerEpoch, is_commit: bool, now_ms: int, protocol: int = 0
+    ) -> Decision[ProducerEpoch]:
+        """Commit or abort; the reply, sent once the outcome is committed, is what the producer goes on with."""
         current = self._transactions.get(transactional_id)
-        if current is None or current.producer_id != producer.producer_id:
+        ended = endings.end(transactional_id, current, producer, is_commit, self._new_producer_id, now_ms, protocol)
+        if ended is None:
+            assert current is not None, "an end is repeated"
+            return Decision(current.producer)
+        return self._prepare(ended)._replace(reply=ended.following_producer)
+
+    def _open_or_ended(self, transactional_id: str, producer: ProducerEpoch) -> Transaction:
+        """The transaction of this producer; raises ApiError for another producer, or while markers are missing."""
+        current = endings.check_producer(transactional_id, self._transactions.get(transactional_id), producer)
+        if current.state.is_prepared:
             raise ApiError(
-                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-                f"transactional id {transactional_id} does not belong to producer id {producer.producer_id}",
-            )
-        if current.producer_epoch != producer.producer_epoch:
-            raise ApiError(
-                ErrorCode.PRODUCER_FENCED,
-                f"epoch {producer.producer_epoch} of {transactional_id} is not the current epoch "
-                f"{current.producer_epoch}",
+                ErrorCode.CONCURRENT_TRANSACTIONS, f"a transaction of {transactional_id} is still completing"
             )
         return current
 
@@ -233,7 +223,7 @@ class TransactionShard:
         self._decided.clear()
         records: list[StateRecord] = []
         for transaction in transactions:
-            value = transaction_value(transaction)
+            value = transaction_value(transaction, is_flexible=self._level() >= FLEXIBLE_FROM)
             self._decided[value] = transaction
             records.append((transaction_key(transaction.transactional_id), value))
         return tuple(records)
@@ -241,7 +231,7 @@ class TransactionShard:
     def _prepare(self, *prepared: Transaction) -> Decision[Any]:
         """Append outcomes, and carry them out as soon as they are committed."""
 
-        def then(code: ErrorCode, _now_ms: int) -> Decision[Any]:
+        def then(code: ErrorCode, now_ms: int) -> Decision[Any]:
             # If the log rejected the records, nothing has changed and there is nothing to do. If they are in the log
             # but their commit is uncertain, they are written again until one is committed.
             current = [entry for entry in prepared if self._transactions.get(entry.transactional_id) is entry]
@@ -249,7 +239,8 @@ class TransactionShard:
                 return Decision(timers=tuple(self._retry_timer(entry.transactional_id) for entry in current))
             for transaction in current:
                 self._carry_out(transaction)
-            return NOTHING
+            empty = [entry.transactional_id for entry in current if not entry.partitions]
+            return self._complete(empty, now_ms) if empty else NOTHING
 
         return Decision(records=self._records(*prepared), then=then)
 
@@ -261,9 +252,11 @@ class TransactionShard:
             self.coordinator_epoch,
             transaction.is_commit,
             tuple(sorted(transaction.partitions)),
+            transaction.protocol,
         )
         self._writing[transaction.transactional_id] = MarkerProgress(order)
-        self._send_markers(order)
+        if order.partitions:
+            self._send_markers(order)
 
     def on_marker(self, order: MarkerOrder, partition: PartitionKey, code: ErrorCode, now_ms: int) -> Decision[Any]:
         """A marker was written, or was rejected with `code`."""
@@ -284,20 +277,21 @@ class TransactionShard:
         if fate is Fate.RETRY:
             logger.info("%s-%d rejected the marker of %s with %s: retrying", *partition, transactional_id, code.name)
             return Decision(timers=(self._retry_timer(transactional_id),))
-        return self._complete(transactional_id, now_ms) if progress.is_done else NOTHING
+        return self._complete([transactional_id], now_ms) if progress.is_done else NOTHING
 
-    def _complete(self, transactional_id: str, now_ms: int) -> Decision[Any]:
-        following = self._transactions[transactional_id].completed(now_ms)
+    def _complete(self, transactional_ids: Sequence[str], now_ms: int) -> Decision[Any]:
+        following = [self._transactions[transactional_id].completed(now_ms) for transactional_id in transactional_ids]
 
         def then(code: ErrorCode, _now_ms: int) -> Decision[Any]:
             if code is ErrorCode.NONE:
                 if self._on_completed is not None:
-                    self._on_completed(following)
+                    for transaction in following:
+                        self._on_completed(transaction)
                 return NOTHING
-            is_refused = transactional_id in self._writing
-            return Decision(timers=(self._retry_timer(transactional_id),)) if is_refused else NOTHING
+            refused = [name for name in transactional_ids if name in self._writing]
+            return Decision(timers=tuple(self._retry_timer(name) for name in refused))
 
-        return Decision(records=self._records(following), then=then)
+        return Decision(records=self._records(*following), then=then)
 
     def _retry_timer(self, transactional_id: str) -> TimerChange:
         return SetTimer((_RETRY, transactional_id), self._settings.retry_backoff_ms)
@@ -311,7 +305,7 @@ class TransactionShard:
         if progress is None:
             return self._prepare(current)
         if progress.is_done:
-            return self._complete(transactional_id, now_ms)
+            return self._complete([transactional_id], now_ms)
         if progress.to_retry:
             self._send_markers(progress.take_retries())
         return NOTHING
@@ -339,7 +333,14 @@ class TransactionShard:
                 transaction.start_ms,
                 transaction.timeout_ms,
             )
-        decision = self._prepare(*(transaction.fenced().ended(False, now_ms) for transaction in late[:_RECORDS_MAX]))
+        level, new_id = self._level(), self._new_producer_id
+        try:
+            aborted = [producers.fenced_and_aborted(each, new_id, now_ms, level) for each in late[:_RECORDS_MAX]]
+        except ApiError as error:
+            # A producer id that has no epoch left could not be replaced. The search is repeated.
+            logger.warning("transactions past their timeout are not aborted yet: %s", error)
+            return Decision(timers=(SetTimer(TIMEOUTS, self._settings.abort_timed_out_interval_ms),))
+        decision = self._prepare(*aborted)
         return _with_timer(decision, SetTimer(TIMEOUTS, delay_ms))
 
     def _forget_unused(self, now_ms: int) -> Decision[Any]:

@@ -50,6 +50,8 @@ class TransactionEvent(Enum):
     """The producer commits it."""
     ABORT_ASKED = auto()
     """The producer aborts it, or the coordinator does so after fencing the producer."""
+    NOTHING_ABORTED = auto()
+    """The producer aborts although no transaction is open: in protocol version 2 it may not know whether one is."""
     FENCED = auto()
     """Another producer initialized the id, or the transaction timed out."""
     MARKERS_WRITTEN = auto()
@@ -64,6 +66,7 @@ _E = TransactionEvent
 TRANSITIONS: Final[Mapping[tuple[TransactionState, TransactionEvent], TransactionState]] = {
     (_S.EMPTY, _E.INITIALIZED): _S.EMPTY,
     (_S.EMPTY, _E.PARTITIONS_ADDED): _S.ONGOING,
+    (_S.EMPTY, _E.NOTHING_ABORTED): _S.PREPARE_ABORT,
     (_S.EMPTY, _E.EXPIRED): _S.DEAD,
     (_S.ONGOING, _E.PARTITIONS_ADDED): _S.ONGOING,
     (_S.ONGOING, _E.COMMIT_ASKED): _S.PREPARE_COMMIT,
@@ -74,9 +77,11 @@ TRANSITIONS: Final[Mapping[tuple[TransactionState, TransactionEvent], Transactio
     (_S.PREPARE_ABORT, _E.MARKERS_WRITTEN): _S.COMPLETE_ABORT,
     (_S.COMPLETE_COMMIT, _E.INITIALIZED): _S.EMPTY,
     (_S.COMPLETE_COMMIT, _E.PARTITIONS_ADDED): _S.ONGOING,
+    (_S.COMPLETE_COMMIT, _E.NOTHING_ABORTED): _S.PREPARE_ABORT,
     (_S.COMPLETE_COMMIT, _E.EXPIRED): _S.DEAD,
     (_S.COMPLETE_ABORT, _E.INITIALIZED): _S.EMPTY,
     (_S.COMPLETE_ABORT, _E.PARTITIONS_ADDED): _S.ONGOING,
+    (_S.COMPLETE_ABORT, _E.NOTHING_ABORTED): _S.PREPARE_ABORT,
     (_S.COMPLETE_ABORT, _E.EXPIRED): _S.DEAD,
 }
 

@@ -304,7 +304,7 @@ class Rpc:
             group_id=group,
             producer_id=producer_id,
             producer_epoch=epoch,
-            generation_id=generation,
+            generation_id_or_member_epoch=generation,
             member_id=member,
             topics=[txn_offset_commit.TxnOffsetCommitRequestTopic(name=partition[0], partitions=[entry])],
         )

@@ -86,6 +86,10 @@ def _nulls(cls: type[Declared], version: int) -> Any:
     return cls(**values)
 
 
+_OFFSETS_OF_39 = 4
+"""The newest TxnOffsetCommit whose golden bytes Kafka 3.9 has written."""
+
+
 def to_json(value: Struct, version: int) -> dict[str, Any]:
     """The object as Kafka's JSON converters read it, with the fields that the version has."""
     found = {}
@@ -93,6 +97,8 @@ def to_json(value: Struct, version: int) -> dict[str, Any]:
         if field.is_in(version) and not field.is_own:
             first, *rest = name.split("_")
             json_name = _JSON_NAMES.get(name, first + "".join(part.capitalize() for part in rest))
+            if version <= _OFFSETS_OF_39 and type(value).__name__ == "TxnOffsetCommitRequest":
+                json_name = json_name.removesuffix("OrMemberEpoch")  # 4.4, which writes the others, renamed it
             found[json_name] = _json_value(getattr(value, name), field, version)
     return found
 

@@ -81,7 +81,7 @@ MISTAKES: Final = (
     mistake(
         "a coordinator answers a producer that was replaced",
         "transactions",
-        f"{_SHARD}._checked",
+        "tidelog.transactions.endings:check_producer",
         "if current.producer_epoch != producer.producer_epoch:",
         "if False:",
     ),
@@ -106,8 +106,8 @@ MISTAKES: Final = (
         "a coordinator that moves forgets the markers that are missing",
         "transactions",
         f"{_SHARD}.on_loaded",
-        "if transaction.state.is_prepared:",
-        "if False:",
+        "if transaction.state.is_prepared]",
+        "if False]",
     ),
     mistake(
         "a transaction is complete with its first marker",
@@ -120,8 +120,8 @@ MISTAKES: Final = (
         "a transaction that times out does not fence its producer",
         "transactions",
         f"{_SHARD}._abort_timed_out",
-        "transaction.fenced().ended(False, now_ms)",
-        "transaction.ended(False, now_ms)",
+        "producers.fenced_and_aborted(each, new_id, now_ms, level)",
+        "each.ended(False, now_ms)",
     ),
     mistake(
         "transactions that were open when their coordinator moved never time out",

@@ -43,6 +43,9 @@ STREAMS_GROUPS: Final[dict[int, Versions]] = {
 OUR_OWN: Final[dict[int, Versions]] = {
     # What Kafka 4.4 serves besides.
     ApiKey.PRODUCE: (0, 13),
+    ApiKey.END_TXN: (0, 5),
+    ApiKey.WRITE_TXN_MARKERS: (0, 2),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 6),
     ApiKey.FETCH: (0, 18),
     ApiKey.LIST_OFFSETS: (0, 11),
     ApiKey.METADATA: (0, 13),
@@ -68,6 +71,21 @@ OUR_OWN: Final[dict[int, Versions]] = {
     **SHARE_GROUPS,
     **STREAMS_GROUPS,
 }
+
+
+OF_KAFKA_44: Final = frozenset(
+    {*range(4), *range(8, 52), 55, 57, 60, 61, *range(64, 67), 68, 69, 71, 72, *range(74, 82), *range(83, 95)}
+)
+"""The keys of what a broker of Kafka 4.4 serves to clients."""
+OF_A_QUORUM: Final = frozenset({55, 64, 80, 81, 94})
+"""DescribeQuorum, UnregisterBroker, AddRaftVoter, RemoveRaftVoter and UnregisterController. A broker without a quorum
+does not advertise them, as Kafka does not in ZooKeeper mode: a client says that the broker does not support them."""
+OF_STREAMS: Final = frozenset({88, 89, 93})
+
+
+def test_what_kafka_4_4_serves_besides_needs_a_quorum() -> None:
+    missing = OF_KAFKA_44 - handlers().keys()
+    assert missing <= OF_A_QUORUM | OF_STREAMS
 
 
 def test_a_broker_that_is_alone_serves_kafkas_versions() -> None:

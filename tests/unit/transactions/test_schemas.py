@@ -1,5 +1,7 @@
 """The records of `__transaction_state`, byte by byte."""
 
+from typing import Any
+
 import pytest
 
 from tidelog.transactions.schemas import (
@@ -47,7 +49,7 @@ COMPACT_BYTES = bytes.fromhex(
     "00000000000003e8"
     "02"  # two tagged fields
     "00" + "08" + "0000000000000006"  # the producer id before
-    "02" + "02" + "0001"  # something of a later version
+    "02" + "02" + "0002"  # the version of the protocol
 )
 
 
@@ -69,7 +71,19 @@ def test_an_open_transaction_is_read_back() -> None:
 
 
 def test_the_compact_form_of_version_1_is_read() -> None:
-    assert read_transaction_value("orders", COMPACT_BYTES) == ONGOING._replace(last_producer_id=6)
+    assert read_transaction_value("orders", COMPACT_BYTES) == ONGOING._replace(last_producer_id=6, protocol=2)
+
+
+def test_the_compact_form_is_written_as_kafka_does() -> None:
+    assert transaction_value(ONGOING._replace(last_producer_id=6, protocol=2), is_flexible=True) == COMPACT_BYTES
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"next_producer_id": 8}, {"state": TransactionState.EMPTY, "partitions": frozenset()}]
+)
+def test_the_compact_form_is_read_back(changes: dict[str, Any]) -> None:
+    stored = ONGOING._replace(**changes)
+    assert read_transaction_value("orders", transaction_value(stored, is_flexible=True)) == stored
 
 
 def test_an_empty_transaction_has_a_null_for_its_partitions() -> None:

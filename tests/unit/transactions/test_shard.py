@@ -132,7 +132,7 @@ def test_no_marker_and_no_answer_goes_out_before_the_decision_is_committed(world
     replies = world.send(lambda shard, now_ms: shard.end(ID, producer, True, now_ms))
     assert (replies, world.orders) == ([], [])
     world.log.commit()
-    assert replies == [ErrorCode.NONE]
+    assert replies == [producer]
     assert world.orders[0].partitions == (A,)
 
 

@@ -12,6 +12,7 @@ from tests.unit.coordination.fakes import FakeLog
 from tidelog.coordination import CoordinatorRuntime, Decision, ProducerEpoch
 from tidelog.timing import ManualClock, Timer
 from tidelog.transactions import MarkerOrder, Transaction, TransactionSettings, TransactionShard
+from tidelog.transactions.transaction import EPOCH_BUMPS_FROM
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.partitions import PartitionKey
 
@@ -34,6 +35,8 @@ class World:
         self.completed: list[Transaction] = []
         self.coordinator_epoch = 0
         self.next_producer_id = 1000
+        self.level = 0
+        """Of transaction.version."""
         self.runtime: CoordinatorRuntime[TransactionShard]
         self.load()
 
@@ -59,6 +62,7 @@ class World:
             self._new_producer_id,
             self.orders.append,
             self.completed.append,
+            lambda: self.level,
         )
 
     def _new_producer_id(self) -> int:
@@ -103,7 +107,16 @@ class World:
         return self.ask(lambda shard, now_ms: shard.add_partitions(transactional_id, producer, partitions, now_ms))
 
     def end(self, producer: ProducerEpoch, is_commit: bool = True, *, transactional_id: str = ID) -> Any:
-        return self.ask(lambda shard, now_ms: shard.end(transactional_id, producer, is_commit, now_ms))
+        """End it in the older protocol, in which the producer keeps its epoch."""
+        reply = self.ask(lambda shard, now_ms: shard.end(transactional_id, producer, is_commit, now_ms))
+        return ErrorCode.NONE if reply == producer else reply
+
+    def end_and_bump(self, producer: ProducerEpoch, is_commit: bool = True) -> Any:
+        """End it in version 2 of the protocol; the reply is what the producer goes on with."""
+        return self.ask(lambda shard, now_ms: shard.end(ID, producer, is_commit, now_ms, EPOCH_BUMPS_FROM))
+
+    def add_by_writing(self, producer: ProducerEpoch, *partitions: PartitionKey) -> Any:
+        return self.ask(lambda shard, now_ms: shard.add_partitions(ID, producer, partitions, now_ms, EPOCH_BUMPS_FROM))
 
     # --- markers ---
 

@@ -52,9 +52,18 @@ class MarkerWriter:
         producer: ProducerEpoch,
         coordinator_epoch: int,
         is_commit: bool,
+        protocol: int,
         respond: Callable[[ErrorCode], None],
     ) -> None:
-        """Append a marker; `respond` gets NONE once it is committed, or why it is not; it may be called at once."""
+        """Append a marker; `respond` gets NONE once it is committed, or why it is not; it may be called at once.
+
+        `protocol` is the version of the transaction's protocol. From version 2 on every transaction has an epoch of its
+        own and the marker has the next one: a marker with the epoch of an open transaction is that of the one before,
+        which is complete (KIP-1228).
+        """
+        if protocol and self._is_of_earlier_transaction(topic, index, producer, protocol):
+            respond(ErrorCode.INVALID_PRODUCER_EPOCH)
+            return
 
         def on_ended(outcome: ApiError | None) -> None:
             code = ErrorCode.NONE if outcome is None else outcome.code
@@ -80,3 +89,15 @@ class MarkerWriter:
             )
         except ApiError as error:
             respond(error.code)
+
+    def _is_of_earlier_transaction(self, topic: str, index: int, producer: ProducerEpoch, protocol: int) -> bool:
+        from tidelog.transactions.transaction import EPOCH_BUMPS_FROM, EPOCH_MAX
+
+        hosted = self._replica_manager.find(topic, index)
+        return (
+            protocol >= EPOCH_BUMPS_FROM
+            and hosted is not None
+            and hosted.is_leader
+            and producer.producer_epoch < EPOCH_MAX
+            and hosted.log.producer_state.has_open_transaction(*producer)
+        )

@@ -27,10 +27,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from tidelog.broker.coordinators.edge import CoordinatorEdge, EdgeParts
 from tidelog.broker.coordinators.replies import Eventual, Reply
 from tidelog.broker.topology.internal_topics import TRANSACTIONS
+from tidelog.metadata.features import TRANSACTION_VERSION
 from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.partitions import PartitionKey
 
 if TYPE_CHECKING:
+    from tidelog.broker.configuration.features import ClusterFeatures
     from tidelog.broker.coordinators.markers import MarkerWriter
     from tidelog.broker.topology.topology import Topology
     from tidelog.coordination import CoordinatorRuntime, Decision, ProducerEpoch
@@ -57,7 +59,12 @@ class TransactionCoordinator:
     """The transactional ids whose partitions of `__transaction_state` this broker leads."""
 
     def __init__(
-        self, parts: EdgeParts, topology: Topology, markers: MarkerWriter, reach: Callable[[str], None]
+        self,
+        parts: EdgeParts,
+        topology: Topology,
+        markers: MarkerWriter,
+        features: ClusterFeatures,
+        reach: Callable[[str], None],
     ) -> None:
         """`reach` is called with the name of every place at which the crash tests end the process."""
         self.reach = reach
@@ -66,6 +73,7 @@ class TransactionCoordinator:
         self._wake = parts.wake
         self._topology = topology
         self._markers = markers
+        self._features = features
         self._held: dict[str, _Held | None] = {}
         """Transactions whose markers are under way, and the answers that wait for them."""
         self._is_stopped = False
@@ -88,10 +96,19 @@ class TransactionCoordinator:
             partition,
             self._parts.replica_manager.partition(TRANSACTIONS.name, partition).leader_epoch,
             settings,
-            self._topology.producer_ids.next_id,
+            self._next_producer_id,
             self._send_markers,
             self._on_completed,
+            lambda: self._features.level(TRANSACTION_VERSION),
         )
+
+    def _next_producer_id(self) -> int:
+        """InitProducerId waits until there is one; the end of a transaction, which seldom needs one, is retried."""
+        producer_ids = self._topology.producer_ids
+        if not producer_ids.has_id:
+            producer_ids.prefetch()
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer id is there yet")
+        return producer_ids.next_id()
 
     # --- requests ---
 
@@ -102,7 +119,7 @@ class TransactionCoordinator:
 
         def respond(outcome: Any) -> None:
             self.reach(f"{step}-committed")
-            if step == "end" and outcome is ErrorCode.NONE and transactional_id in self._held:
+            if step == "end" and not isinstance(outcome, ApiError) and transactional_id in self._held:
                 self._hold(transactional_id, lambda: reply(outcome))
             else:
                 reply(outcome)
@@ -123,27 +140,32 @@ class TransactionCoordinator:
         producer: ProducerEpoch,
         partitions: Collection[PartitionKey],
         respond: Verified,
+        *,
+        adds: bool = False,
     ) -> None:
         """Ask the coordinator whether partitions are part of a transaction (KIP-890); `respond` gets a code for each.
 
-        A coordinator on this broker answers at once, unless the commit of its records is awaited: a partition that
-        the next coordinator might not know must not be written to.
+        With `adds` they become part of it, if they are not. A coordinator on this broker answers at once, unless the
+        commit of its records is awaited: a partition that the next coordinator might not know must not be written to.
         """
         from tidelog.coordination import Decision
+        from tidelog.transactions.transaction import EPOCH_BUMPS_FROM
 
-        def answer(outcome: dict[PartitionKey, ErrorCode] | ApiError) -> None:
-            respond(dict.fromkeys(partitions, outcome.code) if isinstance(outcome, ApiError) else outcome)
+        def answer(outcome: dict[PartitionKey, ErrorCode] | ErrorCode | ApiError) -> None:
+            code = outcome.code if isinstance(outcome, ApiError) else outcome
+            respond(code if isinstance(code, dict) else dict.fromkeys(partitions, code))
+
+        def operation(shard: TransactionShard, now_ms: int) -> Decision[Any]:
+            if adds:
+                return shard.add_partitions(transactional_id, producer, partitions, now_ms, EPOCH_BUMPS_FROM)
+            return Decision(shard.verify(transactional_id, producer, partitions))
 
         try:
             self.shard_of(transactional_id)
         except ApiError as error:
             answer(error)
             return
-        self.edge.execute(
-            transactional_id,
-            lambda shard, _now_ms: Decision(shard.verify(transactional_id, producer, partitions)),
-            answer,
-        )
+        self.edge.execute(transactional_id, operation, answer)
 
     def shard_of(self, transactional_id: str) -> TransactionShard:
         """The shard, for reading; raises ApiError if this broker does not have it."""
@@ -168,7 +190,7 @@ class TransactionCoordinator:
             report = self._reporter(order, partition)
             if self._topology.settle_marker(order, partition, report):
                 continue
-            self._markers.write(*partition, producer, order.coordinator_epoch, order.is_commit, report)
+            self._markers.write(*partition, producer, order.coordinator_epoch, order.is_commit, order.protocol, report)
             self.reach("marker-staged")
         following = start + _MARKERS_AT_ONCE_MAX
         if following < len(order.partitions):

@@ -3,11 +3,18 @@
 A producer that was delayed could otherwise write into a partition after its transaction has ended, or into one that the
 coordinator does not know; that transaction would never end, and read-committed consumers would wait for ever. Called
 by the handlers of Produce and TxnOffsetCommit; off with `transaction.partition.verification.enable`.
+
+In version 2 of the transaction protocol the clients do not add partitions themselves: the coordinator is asked to add
+what it does not have, whatever that setting says. While it still ends the transaction before, it is asked again for
+`add.partitions.to.txn.retry.backoff.max.ms`, so that a producer need not be told to come back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.coordination import ProducerEpoch
@@ -27,9 +34,25 @@ if TYPE_CHECKING:
     from tidelog.broker.serving.node import Node
     from tidelog.wire.produce import ProduceSpans
 
-_ABORTABLE_FROM: Final = 11
-"""The version of Produce whose clients know that an error ends only the transaction."""
 
+class ClientSupport(IntEnum):
+    """What the client of a request knows of transactions, by the version of the request."""
+
+    PLAIN = 0
+    ABORTABLE = 1
+    """An error may end only the transaction."""
+    ADDING = 2
+    """Protocol version 2: partitions are added by writing to them."""
+
+    @classmethod
+    def of(cls, version: int, abortable_from: int, adding_from: int) -> ClientSupport:
+        if version >= adding_from:
+            return cls.ADDING
+        return cls.ABORTABLE if version >= abortable_from else cls.PLAIN
+
+
+_ABORTABLE_FROM: Final = 11
+_ADDING_FROM: Final = 12
 _TRANSLATED: Final = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -37,7 +60,9 @@ _TRANSLATED: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
 }
-"""The coordinator's errors, as a partition's errors in a Produce response; producers retry the last four."""
+"""The coordinator's errors, as a partition's errors in a Produce response; producers retry the last four.
+
+Those of protocol version 2 know CONCURRENT_TRANSACTIONS, too."""
 
 
 class Verified(NamedTuple):
@@ -51,6 +76,7 @@ NOT_VERIFIED: Final = Verified()
 """For batches outside of transactions, and where verification is off."""
 
 Verification = Mapping["PartitionKey", Verified]
+_OnAnswer = Callable[[Mapping[PartitionKey, ErrorCode]], None]
 
 
 def has_transactional_batches(spans: ProduceSpans, data: bytearray | memoryview) -> bool:
@@ -86,7 +112,8 @@ def verify_produce(
         then({})
     else:
         assert spans.transactional_id is not None, "only such requests are verified"
-        verify(node, spans.transactional_id, producers.pop(), sequences, version >= _ABORTABLE_FROM, then)
+        support = ClientSupport.of(version, _ABORTABLE_FROM, _ADDING_FROM)
+        verify(node, spans.transactional_id, producers.pop(), sequences, support, then)
 
 
 def verify(
@@ -94,11 +121,12 @@ def verify(
     transactional_id: str,
     producer: ProducerEpoch,
     sequences: Mapping[PartitionKey, int],
-    knows_abortable: bool,
+    support: ClientSupport,
     then: Callable[[Verification], None],
 ) -> None:
     """Ask the coordinator about partitions in which the transaction is not open yet; `then` gets the answer."""
-    if not node.config.transaction_partition_verification_enable:
+    adds = support is ClientSupport.ADDING
+    if not adds and not node.config.transaction_partition_verification_enable:
         then({})
         return
     found: dict[PartitionKey, Verified] = {}
@@ -108,7 +136,7 @@ def verify(
         partition = node.replica_manager.find(*key)
         if partition is None or not partition.is_leader:
             continue  # the append says why not
-        guard = partition.log.producer_state.begin_verification(*producer, sequence, now_ms)
+        guard = partition.log.producer_state.begin_verification(*producer, sequence, now_ms, begins_at_zero=adds)
         found[key] = Verified(None, guard)
         if guard is not OPEN:
             asked.append(key)
@@ -120,14 +148,48 @@ def verify(
         for key, code in codes.items():
             if code is not ErrorCode.NONE:
                 _withdraw(node, key, producer)
-                found[key] = Verified(_refusal(code, knows_abortable))
+                found[key] = Verified(_refusal(code, support))
         then(found)
 
+    if adds:
+        _ask_until_complete(node, partial(_ask, node, transactional_id, producer, asked, adds), on_answer)
+    else:
+        _ask(node, transactional_id, producer, asked, adds, on_answer)
+
+
+def _ask(
+    node: Node,
+    transactional_id: str,
+    producer: ProducerEpoch,
+    asked: Sequence[PartitionKey],
+    adds: bool,
+    on_answer: _OnAnswer,
+) -> None:
     coordinator_id = _coordinator_elsewhere(node, transactional_id)
     if coordinator_id is None:
-        node.transactions.verify(transactional_id, producer, asked, on_answer)
+        node.transactions.verify(transactional_id, producer, asked, on_answer, adds=adds)
     else:
-        node.topology.verify(coordinator_id, transactional_id, producer, asked, on_answer)
+        node.topology.verify(coordinator_id, transactional_id, producer, asked, on_answer, adds=adds)
+
+
+def _ask_until_complete(node: Node, ask: Callable[[_OnAnswer], None], on_answer: _OnAnswer) -> None:
+    """Ask again while the transaction before is completing, for a while."""
+    loop = asyncio.get_running_loop()
+    backoff_s = node.config.add_partitions_to_txn_retry_backoff_ms / 1000
+    limit_ms = min(node.config.add_partitions_to_txn_retry_backoff_max_ms, node.config.request_timeout_ms)
+    ends_at = loop.time() + limit_ms / 1000
+
+    def again() -> None:
+        ask(on_codes)
+        node.socket_server.wake()
+
+    def on_codes(codes: Mapping[PartitionKey, ErrorCode]) -> None:
+        if ErrorCode.CONCURRENT_TRANSACTIONS in codes.values() and loop.time() < ends_at:
+            loop.call_later(backoff_s, again)
+        else:
+            on_answer(codes)
+
+    ask(on_codes)
 
 
 def _coordinator_elsewhere(node: Node, transactional_id: str) -> int | None:
@@ -146,8 +208,10 @@ def _withdraw(node: Node, key: PartitionKey, producer: ProducerEpoch) -> None:
         partition.log.producer_state.verifications.end(producer.producer_id)
 
 
-def _refusal(code: ErrorCode, knows_abortable: bool) -> ApiError:
-    if code is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+def _refusal(code: ErrorCode, support: ClientSupport) -> ApiError:
+    if code is ErrorCode.CONCURRENT_TRANSACTIONS and support is ClientSupport.ADDING:
+        return ApiError(code)
+    if code is ErrorCode.TRANSACTION_ABORTABLE and support is ClientSupport.PLAIN:
         return ApiError(ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
     translated = _TRANSLATED.get(code)
     if translated is ErrorCode.NOT_ENOUGH_REPLICAS:

@@ -19,7 +19,8 @@ from tidelog.broker.handlers._transactions import code_of, error_for_version, pa
 from tidelog.coordination import ProducerEpoch
 from tidelog.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC
 from tidelog.security.acls import AclOperation, AclResourceType
-from tidelog.wire.errors import ErrorCode
+from tidelog.transactions.transaction import EPOCH_BUMPS_FROM
+from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from tidelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 
 _SEVERAL_FROM: Final = 4
+_END_BUMPS_FROM: Final = 5
 _FENCED_SINCE: Final = 2
 """The version of each of these APIs whose clients know PRODUCER_FENCED."""
 
@@ -97,10 +99,11 @@ def _add(transaction: AddPartitionsToTxnTransaction, context: Context, shape: Ca
     if refused:
         return shape({entry: refused.get(entry, ErrorCode.OPERATION_NOT_ATTEMPTED) for entry in partitions})
     producer = ProducerEpoch(transaction.producer_id, transaction.producer_epoch)
+    protocol = EPOCH_BUMPS_FROM if context.api_version >= _SEVERAL_FROM else 0
     return context.node.transactions.call(
         "partitions",
         name,
-        lambda shard, now_ms: shard.add_partitions(name, producer, partitions, now_ms),
+        lambda shard, now_ms: shard.add_partitions(name, producer, partitions, now_ms, protocol),
         lambda outcome: shape(
             dict.fromkeys(partitions, error_for_version(code_of(outcome), context.api_version, _FENCED_SINCE))
         ),
@@ -173,15 +176,23 @@ def handle_add_offsets(request: AddOffsetsToTxnRequest, context: Context) -> Eve
 
 
 def handle_end(request: EndTxnRequest, context: Context) -> Eventual[EndTxnResponse]:
-    """Until all markers are written, the next transaction gets CONCURRENT_TRANSACTIONS."""
+    """Until all markers are written, the next transaction gets CONCURRENT_TRANSACTIONS.
+
+    Version 5 bumps the epoch; only clients of a cluster with `transaction.version` 2 send it.
+    """
     name = request.transactional_id
     context.check_allowed(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, name)
     producer = ProducerEpoch(request.producer_id, request.producer_epoch)
+    protocol = EPOCH_BUMPS_FROM if context.api_version >= _END_BUMPS_FROM else 0
+
+    def shape(outcome: ProducerEpoch | ApiError) -> EndTxnResponse:
+        if isinstance(outcome, ApiError):
+            return EndTxnResponse(error_code=error_for_version(outcome.code, context.api_version, _FENCED_SINCE))
+        return EndTxnResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
+
     return context.node.transactions.call(
         "end",
         name,
-        lambda shard, now_ms: shard.end(name, producer, request.committed, now_ms),
-        lambda outcome: EndTxnResponse(
-            error_code=error_for_version(code_of(outcome), context.api_version, _FENCED_SINCE)
-        ),
+        lambda shard, now_ms: shard.end(name, producer, request.committed, now_ms, protocol),
+        shape,
     )

@@ -74,6 +74,7 @@ async def _write(marker: WritableTxnMarker, context: Context, written: list[Writ
                 producer,
                 marker.coordinator_epoch,
                 marker.transaction_result,
+                marker.transaction_version,
                 reply,
             )
             await context.node.slices.pause()

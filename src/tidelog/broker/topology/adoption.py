@@ -320,7 +320,7 @@ def _stored_producer_ids(log: Log) -> Iterator[int]:
             try:
                 values = [value for _, _, _, value, _ in iterate_records(data, position) if value is not None]
                 for transaction in [read_transaction_value("", bytes(value)) for value in values]:
-                    yield max(transaction.producer_id, transaction.last_producer_id)
+                    yield max(transaction.producer_id, transaction.last_producer_id, transaction.next_producer_id)
             except (CorruptRecordError, SchemaError) as error:
                 logger.warning("%s: a batch at offset %d is not readable: %s", log.name, header.base_offset, error)
 

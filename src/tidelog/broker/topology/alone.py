@@ -215,6 +215,8 @@ class Alone:
         _producer: ProducerEpoch,
         partitions: Collection[PartitionKey],
         respond: Callable[[dict[PartitionKey, ErrorCode]], None],
+        *,
+        adds: bool = False,  # noqa: ARG002 - no other broker adds anything
     ) -> None:
         """Another broker that the image names is gone."""
         respond(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))

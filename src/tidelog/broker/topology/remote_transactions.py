@@ -7,7 +7,7 @@ cannot be delivered is reported as NOT_LEADER_OR_FOLLOWER, and the coordinator s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from tidelog.broker.topology.channels import BrokerChannels, BrokerUnreachable
@@ -43,12 +43,21 @@ _MARKERS_AT_ONCE_MAX: Final = 500
 """So many markers go into one request."""
 
 Report = Callable[[ErrorCode], None]
+Respond = Callable[[dict[PartitionKey, ErrorCode]], None]
 
 
 class _Marker(NamedTuple):
     order: MarkerOrder
     partition: PartitionKey
     report: Report
+
+
+class _Question(NamedTuple):
+    transactional_id: str
+    producer: ProducerEpoch
+    partitions: tuple[PartitionKey, ...]
+    adds: bool
+    respond: Respond
 
 
 class RemoteTransactions:
@@ -61,6 +70,8 @@ class RemoteTransactions:
         self._wake = wake
         self._waiting: dict[int, list[_Marker]] = {}
         self._sending: set[int] = set()
+        self._questions: dict[int, list[_Question]] = {}
+        self._asking: set[int] = set()
         self._tasks = OwnedTasks()
 
     # --- markers ---
@@ -121,42 +132,51 @@ class RemoteTransactions:
         transactional_id: str,
         producer: ProducerEpoch,
         partitions: Collection[PartitionKey],
-        respond: Callable[[dict[PartitionKey, ErrorCode]], None],
+        respond: Respond,
+        *,
+        adds: bool = False,
     ) -> None:
-        """Ask a coordinator whether partitions are part of a transaction (KIP-890); `respond` gets a code for each."""
-        self._tasks.spawn(self._verify(broker_id, transactional_id, producer, partitions, respond))
+        """Ask a coordinator whether partitions are part of a transaction (KIP-890); `respond` gets a code for each.
 
-    async def _verify(
-        self,
-        broker_id: int,
-        transactional_id: str,
-        producer: ProducerEpoch,
-        partitions: Collection[PartitionKey],
-        respond: Callable[[dict[PartitionKey, ErrorCode]], None],
-    ) -> None:
-        codes = dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        transaction = AddPartitionsToTxnTransaction(
-            transactional_id=transactional_id,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            verify_only=True,
-            topics=[AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in _grouped(partitions)],
-        )
+        With `adds` they become part of it, if they are not. Questions for one broker share requests, as markers do.
+        """
+        question = _Question(transactional_id, producer, tuple(partitions), adds, respond)
+        self._questions.setdefault(broker_id, []).append(question)
+        if broker_id not in self._asking:
+            self._asking.add(broker_id)
+            self._tasks.spawn(self._ask_all(broker_id))
+
+    async def _ask_all(self, broker_id: int) -> None:
         try:
-            answer = await self._channels.send(
-                broker_id, AddPartitionsToTxnRequest(transactions=[transaction]), purpose=_VERIFICATION
-            )
+            while questions := self._questions.pop(broker_id, None):
+                first: dict[str, _Question] = {}
+                for question in questions:
+                    # Answers are told apart by their transactional ids: a second question about one comes later.
+                    if first.setdefault(question.transactional_id, question) is not question:
+                        self._questions.setdefault(broker_id, []).append(question)
+                await self._ask(broker_id, list(first.values()))
+        finally:
+            self._asking.discard(broker_id)
+
+    async def _ask(self, broker_id: int, questions: Sequence[_Question]) -> None:
+        request = AddPartitionsToTxnRequest(transactions=[_transaction_of(question) for question in questions])
+        error: ErrorCode | None = None
+        codes: dict[tuple[str, PartitionKey], ErrorCode] = {}
+        try:
+            answer = await self._channels.send(broker_id, request, purpose=_VERIFICATION)
         except BrokerUnreachable:
             pass
         else:
             response = cast(AddPartitionsToTxnResponse, answer)
-            if response.error_code:
-                codes = dict.fromkeys(partitions, ErrorCode(response.error_code))
+            error = ErrorCode(response.error_code) if response.error_code else None
             for result in response.results_by_transaction:
                 for topic in result.topic_results:
                     for entry in topic.results_by_partition:
-                        codes[topic.name, entry.partition_index] = ErrorCode(entry.partition_error_code)
-        respond(codes)
+                        key = result.transactional_id, (topic.name, entry.partition_index)
+                        codes[key] = ErrorCode(entry.partition_error_code)
+        missing = error or ErrorCode.COORDINATOR_NOT_AVAILABLE
+        for name, _, partitions, _, respond in questions:
+            respond({partition: codes.get((name, partition), missing) for partition in partitions})
         self._wake()
 
     # --- tasks ---
@@ -176,11 +196,23 @@ def _is_deleted(store: Store, partition: PartitionKey) -> bool:
     return index >= len(decode_topic(name, data).partitions)
 
 
+def _transaction_of(question: _Question) -> AddPartitionsToTxnTransaction:
+    return AddPartitionsToTxnTransaction(
+        transactional_id=question.transactional_id,
+        producer_id=question.producer.producer_id,
+        producer_epoch=question.producer.producer_epoch,
+        verify_only=not question.adds,
+        topics=[
+            AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in _grouped(question.partitions)
+        ],
+    )
+
+
 def _request_of(markers: list[_Marker]) -> WriteTxnMarkersRequest:
     """One entry for each transaction, with its partitions by topic."""
-    partitions: dict[tuple[int, int, int, bool], list[PartitionKey]] = {}
+    partitions: dict[tuple[int, int, int, bool, int], list[PartitionKey]] = {}
     for order, partition, _ in markers:
-        key = order.producer_id, order.producer_epoch, order.coordinator_epoch, order.is_commit
+        key = order.producer_id, order.producer_epoch, order.coordinator_epoch, order.is_commit, order.protocol
         partitions.setdefault(key, []).append(partition)
     return WriteTxnMarkersRequest(
         markers=[
@@ -189,11 +221,12 @@ def _request_of(markers: list[_Marker]) -> WriteTxnMarkersRequest:
                 producer_epoch=producer_epoch,
                 coordinator_epoch=coordinator_epoch,
                 transaction_result=is_commit,
+                transaction_version=protocol,
                 topics=[
                     WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in _grouped(found)
                 ],
             )
-            for (producer_id, producer_epoch, coordinator_epoch, is_commit), found in partitions.items()
+            for (producer_id, producer_epoch, coordinator_epoch, is_commit, protocol), found in partitions.items()
         ]
     )
 

@@ -214,8 +214,10 @@ class Topology(Protocol):
         partitions: Collection[PartitionKey],
         respond: Callable[[dict[PartitionKey, ErrorCode]], None],
         /,
+        *,
+        adds: bool = False,
     ) -> None:
-        """Ask another broker's coordinator whether partitions are part of a transaction (KIP-890)."""
+        """Ask another broker's coordinator whether partitions are part of a transaction (KIP-890), or to add them."""
 
     # --- coordinators on other brokers ---
 

@@ -8,10 +8,10 @@ in order and the one that is late blocks the rest.
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from time import perf_counter
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from tidelog import __version__
 from tidelog.client.addresses import address_text
@@ -68,6 +68,16 @@ class _Pending:
         self.future: asyncio.Future[Any] = future
 
 
+class FinalisedFeatures(NamedTuple):
+    """The features of a cluster as a broker named them when it was connected to; a higher epoch is newer."""
+
+    epoch: int
+    levels: Mapping[str, int]
+
+
+NO_FEATURES: Final = FinalisedFeatures(-1, {})
+
+
 class Connector(Protocol):
     """Opens connections of one security protocol.
 
@@ -101,6 +111,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.port = port
         self.client_id = client_id
         self.served: dict[int, tuple[int, int]] = {}
+        self.features = NO_FEATURES
         self.is_open = False
         self.last_used = 0.0
         self.throttled_until = 0.0
@@ -355,6 +366,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if answer.error_code != ErrorCode.NONE:
             raise UnsupportedByBroker(f"{self.address} rejected ApiVersions with error {answer.error_code}")
         self.served = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        levels = {each.name: each.max_version_level for each in answer.finalized_features}
+        self.features = FinalisedFeatures(answer.finalized_features_epoch, levels)
 
     async def _ask_versions(self, version: int) -> ApiVersionsResponse:
         request = ApiVersionsRequest(client_software_name="tidelog", client_software_version=__version__)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from tidelog.client.aio.connection import BrokerConnection, Connector, Response
+from tidelog.client.aio.connection import NO_FEATURES, BrokerConnection, Connector, FinalisedFeatures, Response
 from tidelog.client.aio.counters import BrokerCounters
 from tidelog.client.aio.reachability import Reachability
 from tidelog.client.aio.settings import CommonSettings
@@ -76,6 +76,11 @@ class Link:
     def in_flight(self) -> int | None:
         """Requests whose replies are due; None while there is no connection."""
         return None if self._connection is None else self._connection.in_flight
+
+    @property
+    def features(self) -> FinalisedFeatures:
+        """The features that the broker named; none while there is no connection."""
+        return NO_FEATURES if self._connection is None else self._connection.features
 
     def is_idle_since(self, horizon: float) -> bool:
         """Whether the connection was not used since the loop's time `horizon`."""

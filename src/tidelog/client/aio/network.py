@@ -16,10 +16,11 @@ import logging
 import random
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any, Final
 
 from tidelog.client.addresses import parse_bootstrap_servers
-from tidelog.client.aio.connection import BrokerConnection, Connector, Response
+from tidelog.client.aio.connection import NO_FEATURES, BrokerConnection, Connector, Response
 from tidelog.client.aio.coordinators import CoordinatorLookup, CoordinatorType
 from tidelog.client.aio.counters import BrokerCounters
 from tidelog.client.aio.link import Link
@@ -186,6 +187,11 @@ class NetworkClient:
         except BrokerUnavailable:
             self._refresher.request()
             return None
+
+    def feature_level(self, name: str) -> int:
+        """The level of a feature of the cluster, as far as brokers that are connected have named it; 0 for none."""
+        newest = max((link.features for link in self._links.values()), key=attrgetter("epoch"), default=NO_FEATURES)
+        return newest.levels.get(name, 0)
 
     def by_load(self) -> list[BrokerNode]:
         """Brokers to ask what any of them knows: connected and idle ones first, those in back-off last."""

@@ -146,12 +146,12 @@ class ProducerStateManager:
             )
 
     def begin_verification(
-        self, producer_id: int, producer_epoch: int, sequence: int, now_ms: int
+        self, producer_id: int, producer_epoch: int, sequence: int, now_ms: int, *, begins_at_zero: bool = False
     ) -> VerificationGuard:
         """The guard to append a batch of a transaction with: `OPEN`, or one to use after verification."""
         if self.has_open_transaction(producer_id, producer_epoch):
             return OPEN
-        return self.verifications.begin(producer_id, producer_epoch, sequence, now_ms)
+        return self.verifications.begin(producer_id, producer_epoch, sequence, now_ms, begins_at_zero=begins_at_zero)
 
     def is_verified(self, producer_id: int, producer_epoch: int, guard: VerificationGuard) -> bool:
         """Whether a batch may still be appended with `guard`: a marker may have been written since it was made."""
@@ -164,6 +164,12 @@ class ProducerStateManager:
         producer_id = header.producer_id
         if not self.is_verified(producer_id, header.producer_epoch, guard):
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+        if guard.begins_at_zero and header.base_sequence > 0 and producer_id not in self.producers:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} of {self.partition} wrote sequence {header.base_sequence} before any other; "
+                "in transactions of version 2 it begins with 0",
+            )
         if self.verifications.is_current(producer_id, guard) and guard.is_overtaken(header.base_sequence):
             raise ApiError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,

@@ -22,10 +22,14 @@ _HALF: Final = 0x4000_0000
 class VerificationGuard:
     """Allows the append of the first batch of a producer's transaction, once its coordinator has verified it."""
 
-    __slots__ = ("created_ms", "lowest_sequence", "producer_epoch")
+    __slots__ = ("begins_at_zero", "created_ms", "lowest_sequence", "producer_epoch")
 
-    def __init__(self, producer_epoch: int, lowest_sequence: int, created_ms: int) -> None:
+    def __init__(
+        self, producer_epoch: int, lowest_sequence: int, created_ms: int, *, begins_at_zero: bool = False
+    ) -> None:
+        """`begins_at_zero`: each transaction of the producer has an epoch of its own, so the first sequence is 0."""
         self.producer_epoch = producer_epoch
+        self.begins_at_zero = begins_at_zero
         self.lowest_sequence = lowest_sequence
         self.created_ms = created_ms
 
@@ -64,11 +68,14 @@ class Verifications:
     def __len__(self) -> int:
         return len(self._guards)
 
-    def begin(self, producer_id: int, producer_epoch: int, sequence: int, now_ms: int) -> VerificationGuard:
+    def begin(
+        self, producer_id: int, producer_epoch: int, sequence: int, now_ms: int, *, begins_at_zero: bool = False
+    ) -> VerificationGuard:
         """A guard for a producer; concurrent requests share it."""
         guard = self._guards.get(producer_id)
         if guard is None:
-            guard = self._guards[producer_id] = VerificationGuard(producer_epoch, sequence, now_ms)
+            guard = VerificationGuard(producer_epoch, sequence, now_ms, begins_at_zero=begins_at_zero)
+            self._guards[producer_id] = guard
         else:
             guard.note(producer_epoch, sequence)
         return guard

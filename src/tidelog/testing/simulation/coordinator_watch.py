@@ -218,12 +218,14 @@ def _watched_markers(brokers: Mapping[str, BrokerProcess], violated: Violated) -
 
     complete: Any = TransactionShard._complete
 
-    def watched_complete(shard: TransactionShard, transactional_id: str, now_ms: int) -> Any:
-        transaction = shard.get(transactional_id)
-        for topic, index in () if transaction is None else sorted(transaction.partitions):
-            if transaction is not None and _lacks_marker(brokers, topic, index, transaction.producer_id):
-                violated(f"all markers: {transactional_id} is complete, {topic}-{index} has no marker of it")
-        return complete(shard, transactional_id, now_ms)
+    def watched_complete(shard: TransactionShard, transactional_ids: Sequence[str], now_ms: int) -> Any:
+        found = [shard.get(transactional_id) for transactional_id in transactional_ids]
+        for transaction in [each for each in found if each is not None]:
+            for topic, index in sorted(transaction.partitions):
+                if _lacks_marker(brokers, topic, index, transaction.producer_id):
+                    name = transaction.transactional_id
+                    violated(f"all markers: {name} is complete, {topic}-{index} has no marker of it")
+        return complete(shard, transactional_ids, now_ms)
 
     yield TransactionShard, "_complete", watched_complete
     yield TransactionShard, "on_loaded", watched_load

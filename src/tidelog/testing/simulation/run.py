@@ -19,7 +19,9 @@ from operator import attrgetter
 from time import process_time
 from typing import Final
 
+from tidelog.broker import server
 from tidelog.client import AsyncAdmin, ClientError, NewTopic
+from tidelog.metadata.store import Store
 from tidelog.testing.simulation import coordinator_state, tree_rules
 from tidelog.testing.simulation.accounts import ACCOUNTS_SETTINGS, ACCOUNTS_TOPIC, Accounts
 from tidelog.testing.simulation.cleaning import (
@@ -35,6 +37,7 @@ from tidelog.testing.simulation.faults import Fault, begin, draw_schedule
 from tidelog.testing.simulation.ghosts import Ghosts
 from tidelog.testing.simulation.history import History
 from tidelog.testing.simulation.machine import SimulatedClock
+from tidelog.testing.simulation.replacing import replaced
 from tidelog.testing.simulation.share_load import (
     LETTERS_SETTINGS,
     LETTERS_TOPIC,
@@ -67,6 +70,10 @@ _SETTINGS_OF: Final = {
     TRIMMED_TOPIC: TRIMMED_SETTINGS,
     LETTERS_TOPIC: LETTERS_SETTINGS,
 }
+
+
+_OLDER_EVERY: Final = 3
+"""Every third seed has a cluster in which no feature was raised, and so the older protocol of transactions."""
 
 
 @dataclass
@@ -154,6 +161,8 @@ def run_seed(
 def _simulate(report: Report, swarm: Swarm, brokers: int) -> None:
     settings = swarm.settings
     with ExitStack() as undo:
+        if report.seed % _OLDER_EVERY == _OLDER_EVERY - 1:
+            undo.enter_context(replaced(server, "finalise_all", _finalise_nothing))
         if swarm.has_delayed:
             undo.enter_context(soon_settled())
         if swarm.is_cleaned or (swarm.has_delayed and swarm.is_compacted):
@@ -174,6 +183,10 @@ def _simulate(report: Report, swarm: Swarm, brokers: int) -> None:
             report.story = cluster.world.story(_STORY_LINES)
             report.virtual_seconds = cluster.world.now
             report.events = cluster.world.events_run
+
+
+def _finalise_nothing(_store: Store) -> None:
+    """A new cluster begins like one whose brokers were upgraded: with the older protocol of transactions."""
 
 
 def _live(cluster: Simulation, report: Report, swarm: Swarm) -> None:

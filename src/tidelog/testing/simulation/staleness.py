@@ -22,6 +22,8 @@ from tidelog.testing.simulation.log_batches import read_batches
 from tidelog.testing.simulation.processes import BrokerProcess
 from tidelog.testing.simulation.simulation import Simulation
 from tidelog.transactions.shard import TransactionShard
+from tidelog.transactions.states import TransactionState
+from tidelog.transactions.transaction import EPOCH_BUMPS_FROM
 from tidelog.wire.api_keys import ApiKey
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -136,6 +138,7 @@ def _is_stale_produce(cluster: Simulation, broker: BrokerProcess, request: Produ
                 return False
             if header.producer_epoch >= entry.producer_epoch and not (
                 header.is_transactional
+                and topic.name  # in the versions with ids, writing to a partition adds it
                 and entry.transaction_first_offset < 0
                 and _has_left(cluster, request.transactional_id or "", (name, data.index))
             ):
@@ -241,6 +244,15 @@ def _is_of_fenced_producer(_cluster: Simulation, broker: BrokerProcess, request:
     return _is_fenced(broker, request.transactional_id, request.producer_id, request.producer_epoch)
 
 
+def _is_stale_end(cluster: Simulation, broker: BrokerProcess, request: EndTxnRequest) -> bool:
+    """Where every end bumps the epoch, the one before the current epoch's is known again and answered as it was."""
+    for shard in _shards(broker.node.transactions.edge.built):
+        known = shard.get(request.transactional_id)
+        if known is not None and known.protocol >= EPOCH_BUMPS_FROM and known.state is not TransactionState.ONGOING:
+            return False
+    return _is_of_fenced_producer(cluster, broker, request)
+
+
 def _is_stale_add_partitions(_cluster: Simulation, broker: BrokerProcess, request: AddPartitionsToTxnRequest) -> bool:
     return not request.transactions and _is_fenced(
         broker,
@@ -264,7 +276,9 @@ def _is_of_former_generation(broker: BrokerProcess, group_id: str, member_id: st
     return False
 
 
-def _is_stale_commit(_cluster: Simulation, broker: BrokerProcess, request: OffsetCommitRequest) -> bool:
+def _is_stale_commit(
+    _cluster: Simulation, broker: BrokerProcess, request: OffsetCommitRequest | TxnOffsetCommitRequest
+) -> bool:
     generation = request.generation_id_or_member_epoch
     return _is_of_former_generation(broker, request.group_id, request.member_id, generation)
 
@@ -292,8 +306,8 @@ RULES: Final[dict[int, tuple[type[Message], type[Message], IsStale]]] = {
     ApiKey.WRITE_TXN_MARKERS: (WriteTxnMarkersRequest, WriteTxnMarkersResponse, _is_stale_marker),
     ApiKey.ADD_PARTITIONS_TO_TXN: (AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, _is_stale_add_partitions),
     ApiKey.ADD_OFFSETS_TO_TXN: (AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, _is_of_fenced_producer),
-    ApiKey.END_TXN: (EndTxnRequest, EndTxnResponse, _is_of_fenced_producer),
-    ApiKey.TXN_OFFSET_COMMIT: (TxnOffsetCommitRequest, TxnOffsetCommitResponse, _is_stale_in_group),
+    ApiKey.END_TXN: (EndTxnRequest, EndTxnResponse, _is_stale_end),
+    ApiKey.TXN_OFFSET_COMMIT: (TxnOffsetCommitRequest, TxnOffsetCommitResponse, _is_stale_commit),
     ApiKey.OFFSET_COMMIT: (OffsetCommitRequest, OffsetCommitResponse, _is_stale_commit),
     ApiKey.SYNC_GROUP: (SyncGroupRequest, SyncGroupResponse, _is_stale_in_group),
     ApiKey.HEARTBEAT: (HeartbeatRequest, HeartbeatResponse, _is_stale_in_group),

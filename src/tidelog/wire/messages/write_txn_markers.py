@@ -3,10 +3,11 @@
 What the versions changed:
 
     1   first flexible version
+    2   adds the version of the transaction protocol (KIP-1228)
 """
 
 from tidelog.wire.api_keys import ApiKey
-from tidelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
+from tidelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, int64, string
 
 
 class WritableTxnMarkerTopic(Struct):
@@ -20,9 +21,10 @@ class WritableTxnMarker(Struct):
     transaction_result: bool = boolean()  # true for commit, false for abort
     topics: list[WritableTxnMarkerTopic] = array(WritableTxnMarkerTopic)
     coordinator_epoch: int = int32()
+    transaction_version: int = int8(since=2)
 
 
-class WriteTxnMarkersRequest(Message, api_key=ApiKey.WRITE_TXN_MARKERS, versions=(0, 1), flexible_from=1):
+class WriteTxnMarkersRequest(Message, api_key=ApiKey.WRITE_TXN_MARKERS, versions=(0, 2), flexible_from=1):
     markers: list[WritableTxnMarker] = array(WritableTxnMarker)
 
 
@@ -41,5 +43,5 @@ class WritableTxnMarkerResult(Struct):
     topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)
 
 
-class WriteTxnMarkersResponse(Message, api_key=ApiKey.WRITE_TXN_MARKERS, versions=(0, 1), flexible_from=1):
+class WriteTxnMarkersResponse(Message, api_key=ApiKey.WRITE_TXN_MARKERS, versions=(0, 2), flexible_from=1):
     markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)

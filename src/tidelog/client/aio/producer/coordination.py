@@ -36,6 +36,8 @@ Result = TypeVar("Result")
 
 _ADD_PARTITIONS_VERSION_MAX: Final = 3  # later ones are for brokers
 _END_VERSION_MAX: Final = 4  # from 5 on the epoch changes with the end of a transaction (KIP-890)
+_OFFSETS_VERSION_MAX: Final = 4  # later ones add the group to the transaction (KIP-890)
+_ADDING_OFFSETS_VERSION_MAX: Final = 5  # later ones need the ids of topics, which a producer need not know
 _CONCURRENT_WAIT_MS: Final = 20
 """A transaction that is being completed is done in a moment; the usual back-off would be felt by every commit."""
 
@@ -115,8 +117,13 @@ class TransactionCoordinator:
         identity: ProducerIdentity,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group: ConsumerGroupMetadata,
+        *,
+        adds: bool = False,
     ) -> None:
-        """Store offsets of a group, which `add_offsets` has brought in, at the coordinator of the group."""
+        """Store offsets of a group at the coordinator of the group.
+
+        `add_offsets` has brought them in before, unless this `adds` them: that is version 2 of the protocol.
+        """
         topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
         for (topic, partition), position in sorted(offsets.items()):
             topics.setdefault(topic, []).append(
@@ -132,22 +139,23 @@ class TransactionCoordinator:
             group_id=group.group_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
-            generation_id=group.generation_id,
+            generation_id_or_member_epoch=group.generation_id,
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
             topics=[TxnOffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()],
         )
+        at_most = _ADDING_OFFSETS_VERSION_MAX if adds else _OFFSETS_VERSION_MAX
 
         async def ask(node: BrokerNode) -> None:
-            reply = await self._client.send(node.node_id, request, TxnOffsetCommitResponse)
+            reply = await self._client.send(node.node_id, request, TxnOffsetCommitResponse, at_most=at_most)
             for topic in reply.topics:
                 for each in topic.partitions:
                     check_code(each.error_code, f"offset of {topic.name}-{each.partition_index} for {group.group_id!r}")
 
         await self._asking(ask, group.group_id)
 
-    async def end(self, identity: ProducerIdentity, *, is_commit: bool) -> None:
-        """Commit or abort."""
+    async def end(self, identity: ProducerIdentity, *, is_commit: bool, bumps_epoch: bool = False) -> ProducerIdentity:
+        """Commit or abort; returns what the producer goes on with, which is new if this `bumps_epoch` (version 2)."""
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=identity.producer_id,
@@ -155,11 +163,14 @@ class TransactionCoordinator:
             committed=is_commit,
         )
 
-        async def ask(node: BrokerNode) -> None:
-            reply = await self._client.send(node.node_id, request, EndTxnResponse, at_most=_END_VERSION_MAX)
-            check_code(reply.error_code, f"EndTxn of transactional id {self.transactional_id!r}")
+        at_most = None if bumps_epoch else _END_VERSION_MAX
 
-        await self._asking(ask)
+        async def ask(node: BrokerNode) -> ProducerIdentity:
+            reply = await self._client.send(node.node_id, request, EndTxnResponse, at_most=at_most)
+            check_code(reply.error_code, f"EndTxn of transactional id {self.transactional_id!r}")
+            return ProducerIdentity(reply.producer_id, reply.producer_epoch) if reply.producer_id >= 0 else identity
+
+        return await self._asking(ask)
 
     async def _asking(self, ask: Callable[[BrokerNode], Awaitable[Result]], group_id: str | None = None) -> Result:
         """Ask the coordinator (of the transaction, or of a group) until it answers for good or the time is up."""

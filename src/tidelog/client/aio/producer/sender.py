@@ -35,8 +35,8 @@ from tidelog.wire.primitives import NO_UUID
 _log = logging.getLogger("tidelog.client.producer")
 
 _LONGEST_SLEEP_MS: Final = 10_000
-_WITHOUT_ADDING: Final = 11
-"""The newest version of a Produce that does not add its partitions to the transaction."""
+_ADDING_FROM: Final = 12
+"""The first version of a Produce that adds its partitions to the transaction."""
 
 # A batch refused with one of these may be in the log all the same.
 _MAYBE_STORED: Final = frozenset(
@@ -232,8 +232,12 @@ class Sender:
     ) -> tuple[int, dict[str, bytes] | None]:
         """The version of the request, and the ids of its topics if it has them."""
         version = connection.version_of(ProduceRequest)
-        if self.transactions is not None:
-            version = min(version, _WITHOUT_ADDING)
+        if self.transactions is not None and not self.transactions.adds_by_writing:
+            version = min(version, _ADDING_FROM - 1)
+        elif self.transactions is not None and version < _ADDING_FROM:
+            raise UnsupportedByBroker(
+                f"the broker at {connection.address} does not support transactions of version 2, which the cluster has"
+            )
         if version < TOPIC_IDS_FROM:
             return version, None
         topic_id = self._client.metadata.topic_id

@@ -6,13 +6,17 @@
     offsets    AddOffsetsToTxn at the transaction's coordinator, TxnOffsetCommit at the group's
     commit     after a flush: EndTxn;  abort: the same, dropping what was not sent
 
+Where the cluster has finalised `transaction.version` 2 (KIP-890) nothing is added beforehand: Produce and
+TxnOffsetCommit do that, and the response of EndTxn has the epoch of the next transaction. Which of the two protocols a
+transaction has is decided when it begins. Producers that join it write to what was added for them, in either.
+
 `TransactionState` holds the rules, `TransactionCoordinator` the requests and their retries. The sender asks
 `may_send_to` and reports failed batches; everything else is called by the producer.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tidelog.client.aio.network import NetworkClient
 from tidelog.client.aio.producer.coordination import TransactionCoordinator
@@ -24,6 +28,9 @@ from tidelog.client.errors import ApiError, BrokerUnavailable, DeadlinePassed, I
 from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 Result = TypeVar("Result")
+
+_FEATURE: Final = "transaction.version"
+_EPOCH_BUMPS_FROM: Final = 2
 
 
 class Transactions:
@@ -49,6 +56,8 @@ class Transactions:
         self._to_add: set[TopicPartition] = set()
         self._adding: asyncio.Task[None] | None = None
         self._has_offsets = False
+        self.adds_by_writing = False
+        """Whether partitions are part of the transaction because they are written to: version 2 of the protocol."""
         self._is_owner = joined is None
         if joined is not None:
             self.join(joined)
@@ -68,6 +77,7 @@ class Transactions:
         """Open a transaction."""
         self._check_owner("begin")
         self.status.advance(Event.BEGUN)
+        self.adds_by_writing = self._client.feature_level(_FEATURE) >= _EPOCH_BUMPS_FROM
         self._added.clear()
         self._to_add.clear()
         self._has_offsets = False
@@ -96,9 +106,11 @@ class Transactions:
         self.status.check_may_send()
         if not offsets:
             return
-        await self._guard(self._coordinator.add_offsets(self._sequence_tracker.identity, group.group_id))
+        identity, adds = self._sequence_tracker.identity, self.adds_by_writing
+        if not adds:
+            await self._guard(self._coordinator.add_offsets(identity, group.group_id))
         self._has_offsets = True
-        await self._guard(self._coordinator.commit_offsets(self._sequence_tracker.identity, offsets, group))
+        await self._guard(self._coordinator.commit_offsets(identity, offsets, group, adds=adds))
 
     async def end(self, *, is_commit: bool, settle: Callable[[], Awaitable[None]]) -> None:
         """Commit or abort. `settle` returns when nothing is under way any more."""
@@ -111,7 +123,12 @@ class Transactions:
         if is_commit:
             self.status.check_not_failed()
         if self._added or self._has_offsets:
-            await self._guard(self._coordinator.end(self._sequence_tracker.identity, is_commit=is_commit))
+            before = self._sequence_tracker.identity
+            following = await self._guard(
+                self._coordinator.end(before, is_commit=is_commit, bumps_epoch=self.adds_by_writing)
+            )
+            if following != before:
+                self._sequence_tracker.take_identity(following)
         if self._sequence_tracker.needs_epoch_bump and not is_commit:
             await self._init_producer_id(self._sequence_tracker.identity)
         self.status.advance(Event.ENDED)
@@ -134,6 +151,9 @@ class Transactions:
     def may_send_to(self, where: TopicPartition) -> bool:
         """Whether a partition is in the transaction. If it is not, it will be, unless sending is over."""
         if self.status.state is State.JOINED or where in self._added:
+            return True
+        if self.adds_by_writing and self.status.state in (State.OPEN, State.COMMITTING):
+            self._added.add(where)
             return True
         if self.status.state in (State.OPEN, State.COMMITTING):
             self._to_add.add(where)
