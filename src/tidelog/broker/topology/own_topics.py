@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from tidelog.broker.metadata_errors import metadata_errors_translated
-from tidelog.broker.topology.internal_topics import automatic_topic
+from tidelog.broker.topology.internal_topics import AutomaticTopic, automatic_topic
 from tidelog.broker.topology.topic_planning import TopicPlanner
 from tidelog.metadata import topics as topic_plans
 from tidelog.metadata.elections import begin_new_epochs
@@ -104,7 +104,10 @@ class OwnTopics:
 
     async def create_automatically(self, name: str) -> None:
         """Create a topic that a client named, or that a coordinator needs. Raises ApiError. It can be used at once."""
-        topic = automatic_topic(name, self._settings.config, is_alone=True)
+        await self.create_needed(name, automatic_topic(name, self._settings.config, is_alone=True))
+
+    async def create_needed(self, name: str, topic: AutomaticTopic) -> None:
+        """Create this topic unless it exists. Raises ApiError. It can be used at once."""
         async with self._lock_of(name):
             if self._image.topic(name) is None:  # another client may have asked for it in the same moment
                 await self._create(name, topic.partition_count, topic.replication_factor, None, topic.overrides)

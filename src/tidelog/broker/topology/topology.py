@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from tidelog.wire.errors import ApiError, ErrorCode
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tidelog.broker.hosting.hosted_topics import HostedTopics
     from tidelog.broker.hosting.log_dir_moves import LogDirMoves
     from tidelog.broker.security.listener_security import ListenerSecurity
+    from tidelog.broker.topology.internal_topics import AutomaticTopic
     from tidelog.config import BrokerConfig
     from tidelog.controller.events import ElectionType, Targets
     from tidelog.coordination import ProducerEpoch
@@ -72,6 +73,14 @@ class TopicChanges(Protocol):
 
     async def create_automatically(self, name: str) -> None:
         """Create a topic that a client named, or that a coordinator needs, unless it exists."""
+
+
+@runtime_checkable
+class NeededTopics(Protocol):
+    """Topics that a coordinator needs for its clients. Whichever broker finds that one is missing creates it."""
+
+    async def create_needed(self, name: str, topic: AutomaticTopic) -> None:
+        """Create this topic unless it exists. Raises ApiError. In a cluster it has no leaders yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
