@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.broker.topology.internal_topics import AutomaticTopic, automatic_topic
+from tidelog.broker.topology.internal_topics import automatic_topic
 from tidelog.broker.topology.metadata_waiters import MetadataWaiters
 from tidelog.broker.topology.topic_planning import TopicPlanner
 from tidelog.metadata import topics as topic_plans
@@ -20,6 +20,7 @@ from tidelog.wire.errors import ApiError, ErrorCode
 if TYPE_CHECKING:
     from tidelog.broker.configuration.current import CurrentSettings
     from tidelog.broker.topology.controller_service import ControllerService
+    from tidelog.broker.topology.internal_topics import AutomaticTopic
     from tidelog.metadata.store_queue import StoreQueue
 
 
@@ -47,6 +48,22 @@ class ClusterTopics:
     def _check_controller(self) -> None:
         if not self._controller.is_active:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
+
+    async def create_needed(self, name: str, topic: AutomaticTopic) -> None:
+        """Write a topic that an application needs, unless it exists. This broker need not be the controller."""
+        if self._image.topic(name) is not None or name in self._being_written:
+            return
+        count, factor, overrides = topic
+        self._being_written.add(name)
+        try:
+            planned = await self._planner.plan_topic(name, count, factor, None, overrides)
+            await self._planner.write_topic(planned, topic_plans.write_new_assignment)
+        except ApiError as error:
+            # The tree has it, and this broker's image does not yet.
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        finally:
+            self._being_written.discard(name)
 
     # --- changes that clients ask for ---
 
@@ -105,11 +122,7 @@ class ClusterTopics:
     # --- topics that brokers need ---
 
     async def create_automatically(self, name: str) -> None:
-        """Write a topic that a client named, or that a coordinator needs, unless it exists."""
-        await self.create_needed(name, automatic_topic(name, self._settings.config))
-
-    async def create_needed(self, name: str, topic: AutomaticTopic) -> None:
-        """Write this topic unless it exists.
+        """Write a topic that a client named, or that a coordinator needs, unless it exists.
 
         As in Kafka, this broker need not be the controller, and does not wait for one: the controller elects the
         leaders, and clients retry until they know them.
@@ -121,15 +134,15 @@ class ClusterTopics:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name} cannot be written at the moment")
         self._being_written.add(name)
         try:
-            await self._write_needed(name, topic)
+            await self._write_automatic(name)
         finally:
             self._being_written.discard(name)
 
-    async def _write_needed(self, name: str, topic: AutomaticTopic) -> None:
-        count, factor, overrides = topic
+    async def _write_automatic(self, name: str) -> None:
+        count, factor, overrides = automatic_topic(name, self._settings.config)
         try:
-            planned = await self._planner.plan_topic(name, count, factor, None, overrides)
-            await self._planner.write_topic(planned, topic_plans.write_new_assignment)
+            topic = await self._planner.plan_topic(name, count, factor, None, overrides)
+            await self._planner.write_topic(topic, topic_plans.write_new_assignment)
         except ApiError as error:
             # The tree has it, and this broker's image does not yet.
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
