@@ -16,7 +16,8 @@ from tests.compat.groups.streams_scenarios import SETTINGS, committing, joining,
 from tests.integration.cli_support import run_here
 from tests.integration.raw_client import RawClient
 from tidelog.client import Admin
-from tidelog.testing import Broker
+from tidelog.coordination import partition_for
+from tidelog.testing import Broker, Cluster
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.delete_groups import DeleteGroupsRequest
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -85,6 +86,50 @@ def test_what_keeps_an_internal_topic_from_being_created_is_said(broker: Broker)
         [status] = asked(client, request).status
     assert status.status_detail.startswith("Internal topics are missing: app-c, app-r; Creation failed: app-c (")
     assert "never" in status.status_detail
+
+
+def test_an_internal_topic_with_absurdly_many_partitions_is_refused(broker: Broker) -> None:
+    request = joining("app", "a")
+    assert request.topology is not None
+    [topic] = request.topology.subtopologies[1].repartition_source_topics
+    topic.partitions = 2**31 - 1
+    with RawClient(broker.port) as client:
+        [status] = asked(client, request).status
+    assert "Excessively large number of partitions" in status.status_detail
+
+
+@pytest.mark.long
+def test_whichever_broker_coordinates_creates_internal_topics() -> None:
+    """Only one of them is the controller."""
+    coordinators = set()
+    with Cluster(2, {**SETTINGS, "offsets.topic.num.partitions": "2"}) as cluster:
+        cluster.create_topic(TOPIC, 2)
+        port = int(cluster.address_of(1).rpartition(":")[2])
+        for group in ("app-0", "app-1"):
+            assert partition_for(group, 2) == int(group[-1])
+            with RawClient(port) as client:
+                found = _coordinator(client, group)
+            coordinators.add(found.node_id)
+            with RawClient(found.port) as client:
+                deadline = time.monotonic() + DEADLINE_S
+                response = client.call(joining(group, "a"))
+                while response.error_code in LOADING:
+                    assert time.monotonic() < deadline, "the coordinator does not come"
+                    response = client.call(joining(group, "a"))
+                while not response.active_tasks:
+                    assert time.monotonic() < deadline, f"no task is assigned: {response}"
+                    response = client.call(staying(group, "a", response.member_epoch, []))
+    assert coordinators == {1, 2}
+
+
+def _coordinator(client: RawClient, group: str) -> Any:
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        [found] = client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4).coordinators
+        if not found.error_code:
+            return found
+        assert time.monotonic() < deadline, f"no coordinator: {found.error_code}"
+        time.sleep(0.05)
 
 
 def test_a_broker_that_comes_back_knows_members_tasks_and_offsets(tmp_path: Path) -> None:

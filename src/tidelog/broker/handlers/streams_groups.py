@@ -12,16 +12,16 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.handlers import create_topics
 from tidelog.broker.handlers._answers import Answers
 from tidelog.broker.handlers._groups import check_group_id, check_streams_protocol
 from tidelog.broker.handlers._operations import NOT_ASKED
+from tidelog.broker.handlers._topics import partition_limit_error
+from tidelog.broker.topology.internal_topics import AutomaticTopic
 from tidelog.groups.streams.topology import StatusCode
 from tidelog.metadata.image import INTERNAL_TOPICS
 from tidelog.metadata.topic_names import check_topic_name
 from tidelog.security.acls import AclOperation, AclResourceType
 from tidelog.wire.errors import ApiError, ErrorCode
-from tidelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from tidelog.wire.messages.streams_group_describe import (
     DescribedGroup,
     StreamsGroupDescribeRequest,
@@ -107,22 +107,19 @@ async def _create(missing: Sequence[InternalTopic], response: StreamsGroupHeartb
     if denied:
         _add_detail(response, f"Unauthorized to CREATE on topics {', '.join(denied)}.")
         return
-    topics = [
-        CreatableTopic(
-            name=topic.name,
-            num_partitions=topic.partition_count,
-            replication_factor=topic.replication_factor,
-            configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.overrides.items()],
-        )
-        for topic in missing
-    ]
-    request = CreateTopicsRequest(topics=topics, timeout_ms=response.heartbeat_interval_ms)
-    created = await create_topics.handle(request, context)
-    failures = [
-        f"{result.name} ({result.error_message or ErrorCode(result.error_code).text})"
-        for result in created.topics
-        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-    ]
+    topics, quota = context.node.topology.topics, context.mutation_quota()
+    too_many = partition_limit_error(sum(topic.partition_count for topic in missing))
+    failures: list[str] = []
+    for topic in missing:
+        await context.node.slices.pause()
+        try:
+            if too_many is not None:
+                raise too_many
+            quota.take(topic.partition_count)
+            wanted = AutomaticTopic(topic.partition_count, topic.replication_factor, topic.overrides)
+            await topics.create_needed(topic.name, wanted)
+        except ApiError as error:
+            failures.append(f"{topic.name} ({error.message or error.code.text})")
     if failures:
         logger.warning("internal topics of a streams group cannot be created: %s", ", ".join(failures))
         more = len(failures) - _FAILURES_LISTED_MAX

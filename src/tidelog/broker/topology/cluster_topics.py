@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.broker.topology.internal_topics import NO_OVERRIDES, automatic_topic
+from tidelog.broker.topology.internal_topics import NO_OVERRIDES, AutomaticTopic, automatic_topic
 from tidelog.broker.topology.metadata_waiters import MetadataWaiters
 from tidelog.broker.topology.topic_planning import TopicPlanner
 from tidelog.metadata import topics as topic_plans
@@ -105,7 +105,12 @@ class ClusterTopics:
     # --- topics that brokers need ---
 
     async def create_automatically(self, name: str, overrides: Mapping[str, str] = NO_OVERRIDES, /) -> None:
-        """Write a topic that a client named, or that a coordinator needs, unless it exists.
+        """Write a topic that a client named, or that a coordinator needs, unless it exists."""
+        count, factor, settings = automatic_topic(name, self._settings.config)
+        await self.create_needed(name, AutomaticTopic(count, factor, {**settings, **overrides}))
+
+    async def create_needed(self, name: str, topic: AutomaticTopic, /) -> None:
+        """Write this topic unless it exists.
 
         As in Kafka, this broker need not be the controller, and does not wait for one: the controller elects the
         leaders, and clients retry until they know them.
@@ -115,18 +120,14 @@ class ClusterTopics:
         if not self._metadata.is_reachable:
             # Rather than to wait: the client may ask another broker, and has other topics.
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name} cannot be written at the moment")
+        count, factor, overrides = topic
         self._being_written.add(name)
         try:
-            await self._write_automatic(name, overrides)
-        finally:
-            self._being_written.discard(name)
-
-    async def _write_automatic(self, name: str, more: Mapping[str, str]) -> None:
-        count, factor, overrides = automatic_topic(name, self._settings.config)
-        try:
-            topic = await self._planner.plan_topic(name, count, factor, None, {**overrides, **more})
-            await self._planner.write_topic(topic, topic_plans.write_new_assignment)
+            planned = await self._planner.plan_topic(name, count, factor, None, overrides)
+            await self._planner.write_topic(planned, topic_plans.write_new_assignment)
         except ApiError as error:
             # The tree has it, and this broker's image does not yet.
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
+        finally:
+            self._being_written.discard(name)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from tidelog.broker.metadata_errors import metadata_errors_translated
-from tidelog.broker.topology.internal_topics import NO_OVERRIDES, automatic_topic
+from tidelog.broker.topology.internal_topics import NO_OVERRIDES, AutomaticTopic, automatic_topic
 from tidelog.broker.topology.topic_planning import TopicPlanner
 from tidelog.metadata import topics as topic_plans
 from tidelog.metadata.elections import begin_new_epochs
@@ -68,6 +68,12 @@ class OwnTopics:
                 name, partition_count, replication_factor, assignments, overrides, validate_only=validate_only
             )
 
+    async def create_needed(self, name: str, topic: AutomaticTopic, /) -> None:
+        """Create a topic that an application needs, unless it exists. Raises ApiError. It can be used at once."""
+        async with self._lock_of(name):
+            if self._image.topic(name) is None:  # another client may have asked for it in the same moment
+                await self._create(name, topic.partition_count, topic.replication_factor, None, topic.overrides)
+
     async def _create(
         self,
         name: str,
@@ -104,11 +110,8 @@ class OwnTopics:
 
     async def create_automatically(self, name: str, overrides: Mapping[str, str] = NO_OVERRIDES, /) -> None:
         """Create a topic that a client named, or that a coordinator needs. Raises ApiError. It can be used at once."""
-        topic = automatic_topic(name, self._settings.config, is_alone=True)
-        async with self._lock_of(name):
-            if self._image.topic(name) is None:  # another client may have asked for it in the same moment
-                settings = {**topic.overrides, **overrides}
-                await self._create(name, topic.partition_count, topic.replication_factor, None, settings)
+        count, factor, settings = automatic_topic(name, self._settings.config, is_alone=True)
+        await self.create_needed(name, AutomaticTopic(count, factor, {**settings, **overrides}))
 
     async def add_partitions(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from tidelog.broker.configuration.settings import registration_of
 from tidelog.broker.topology.channels import BrokerChannels, BrokerUnreachable
 from tidelog.broker.topology.controller_client import allocate_producer_ids
-from tidelog.broker.topology.internal_topics import NO_OVERRIDES, automatic_topic
+from tidelog.broker.topology.internal_topics import NO_OVERRIDES, AutomaticTopic, automatic_topic
 from tidelog.broker.topology.isr_changes import IsrChanges
 from tidelog.broker.topology.metadata_waiters import ELECT_LEADER, TOPIC, MetadataWaiters
 from tidelog.broker.topology.quorum_changes import QuorumChanges
@@ -142,7 +142,12 @@ class QuorumTopics:
         return [name for name in names if self._image.topic(name) is not None]
 
     async def create_automatically(self, name: str, overrides: Mapping[str, str] = NO_OVERRIDES, /) -> None:
-        """Ask the controller for a topic that a client named, or that a coordinator needs, unless it exists.
+        """Ask the controller for a topic that a client named, or that a coordinator needs, unless it exists."""
+        count, factor, settings = automatic_topic(name, self._settings.config)
+        await self.create_needed(name, AutomaticTopic(count, factor, {**settings, **overrides}))
+
+    async def create_needed(self, name: str, topic: AutomaticTopic, /) -> None:
+        """Ask the controller for this topic unless it exists.
 
         As in Kafka it is this broker that asks: whoever caused it was allowed to. Clients retry until they know the
         leaders.
@@ -151,13 +156,12 @@ class QuorumTopics:
             return
         self._being_created.add(name)
         try:
-            await self._create(name, overrides)
+            await self._create(name, topic)
         finally:
             self._being_created.discard(name)
 
-    async def _create(self, name: str, more: Mapping[str, str]) -> None:
-        count, factor, overrides = automatic_topic(name, self._settings.config)
-        settings = {**overrides, **more}
+    async def _create(self, name: str, topic: AutomaticTopic) -> None:
+        count, factor, settings = topic
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidelog.broker.hosting.hosted_topics import HostedTopics
     from tidelog.broker.hosting.log_dir_moves import LogDirMoves
     from tidelog.broker.security.listener_security import ListenerSecurity
+    from tidelog.broker.topology.internal_topics import AutomaticTopic
     from tidelog.config import BrokerConfig
     from tidelog.controller.events import ElectionType, Targets
     from tidelog.coordination import ProducerEpoch
@@ -77,6 +78,9 @@ class TopicChanges(Protocol):
 
         `overrides` are settings that it gets beside those that follow from its name.
         """
+
+    async def create_needed(self, name: str, topic: AutomaticTopic, /) -> None:
+        """Create this topic, which an application needs, unless it exists. In a cluster it has no leaders yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
