@@ -81,6 +81,7 @@ class KraftBroker(BrokerProcess):
     """One Kafka broker that is its own controller, with its defaults."""
 
     name = f"Apache Kafka {VERSION}"
+    start_seconds_max = 240.0
 
     def command(self) -> list[str]:
         controller = free_port()
@@ -162,7 +163,7 @@ def _rates(broker: BrokerProcess, cases: list[Case], progress: Progress) -> Mapp
             topic, group = f"work-{number}", f"workers-{number}"
             _prepare(broker.bootstrap_servers, topic, group, case.records)
             found[case] = _rate(broker.bootstrap_servers, topic, group, case)
-            progress.show(f"{broker.name}: {case.title}")
+            progress.show(f"{broker.name}: {case.title}: {found[case]:,.0f}/s")
     return found
 
 
