@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from itertools import count
+from urllib.request import urlopen
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.integration.share_client import (
     until_ready,
     write,
 )
+from tests.integration.test_broker_metrics import free_port
 from tidelog.client import Admin, Consumer, ConsumerRecord, TopicPartition
 from tidelog.sharing.dead_letters import EXHAUSTED, REJECTED
 from tidelog.testing import Broker, Cluster
@@ -32,8 +34,13 @@ _numbers = count(1)
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(SETTINGS) as running:
+def metrics_port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def broker(metrics_port: int) -> Iterator[Broker]:
+    with Broker({**SETTINGS, "metrics.listeners": f"http://127.0.0.1:{metrics_port}"}) as running:
         yield running
 
 
@@ -93,6 +100,29 @@ def test_what_is_rejected_or_delivered_too_often_is_written_with_its_origin(brok
     exhausted = {**origin, "offset": "2", "delivery.count": "5", "message": EXHAUSTED}
     found = letters_in(broker.bootstrap_servers, f"dlq.{topic}", 2)
     assert [(each.value, headers_of(each)) for each in found] == [(b"x", rejected), (b"z", exhausted)]
+
+
+def test_metrics_show_what_is_in_flight_and_the_dead_letters(broker: Broker, metrics_port: int) -> None:
+    topic = new_topic(broker)
+    broker.create_topic(f"dlq.{topic}", config=ENABLED)
+    set_up(broker, f"group-{topic}", **{TOPIC: f"dlq.{topic}"})
+
+    def samples() -> dict[str, float]:
+        with urlopen(f"http://127.0.0.1:{metrics_port}/metrics") as page:
+            lines = [line.decode().rsplit(" ", 1) for line in page if line.startswith(b"tidelog_sharegroup_")]
+        return {name: float(value) for name, value in lines}
+
+    with member(broker, topic) as ann:
+        before = samples()["tidelog_sharegroup_dead_letters_total"]
+        write(broker.bootstrap_servers, topic, "x", "y", "z")
+        assert len(ann.fetch()) == 3
+        in_flight = f'tidelog_sharegroup_records_in_flight{{group="group-{topic}",topic="{topic}",partition="0"}}'
+        assert samples()[in_flight] == 3
+        assert samples()["tidelog_sharegroup_sessions"] >= 1
+        assert ann.acknowledge((0, 1, [REJECT])) is ErrorCode.NONE
+        until_started_at(ann, 2)
+        assert samples()[in_flight] == 1
+        assert samples()["tidelog_sharegroup_dead_letters_total"] == before + 2
 
 
 def test_a_lock_that_ends_for_the_last_time_leaves_a_letter_without_a_copy(broker: Broker) -> None:

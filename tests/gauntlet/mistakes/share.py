@@ -33,13 +33,6 @@ MISTAKES: Final = (
         "    future.set_result(ErrorCode.NONE)\n",
     ),
     mistake(
-        "the start moves over records whose accept is not stored",
-        "shares",
-        "tidelog.sharing.runs:Run.is_done",
-        "self.state in FINAL and self.change is None",
-        "self.target in FINAL",
-    ),
-    mistake(
         "the start is stored past records that were released",
         "shares",
         f"{_PARTITION}._start_after",

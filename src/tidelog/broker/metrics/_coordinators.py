@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.metrics._shapes import gauge, gauges
+from tidelog.broker.metrics._shapes import counter, gauge, gauges
 from tidelog.metrics import Family, Kind, labels_text
 from tidelog.metrics.families import Sample
 
@@ -45,6 +45,7 @@ class CoordinatorFamilies:
     def families(self) -> Iterator[Family]:
         yield from self._groups()
         yield from self._transactions()
+        yield from self._shares()
 
     def _groups(self) -> Iterator[Family]:
         node = self._node
@@ -126,6 +127,28 @@ class CoordinatorFamilies:
             "tidelog_coordinator_loading",
             "1 while groups or transactions are being loaded.",
             int(node.groups.has_loads or node.transactions.edge.has_loads),
+        )
+
+    def _shares(self) -> Iterator[Family]:
+        """Nothing on a broker that has served no share group."""
+        shares = self._node.shares.built
+        if shares is None:
+            return
+        yield gauge("tidelog_sharegroup_sessions", "Share sessions on this broker.", len(shares.sessions))
+        names = ("group", "topic", "partition")
+        yield gauges(
+            "tidelog_sharegroup_records_in_flight",
+            "Records of a share group that are locked, wait or are being archived, on the partition's leader.",
+            [
+                (labels_text(names, (key.group_id, topic, str(key.partition))), core.in_flight)
+                for key, topic, core in ((led.key, led.partition.topic, led.core) for led in shares.led())
+                if core is not None
+            ],
+        )
+        yield counter(
+            "tidelog_sharegroup_dead_letters",
+            "Dead letters of share groups that this broker has written.",
+            shares.dead_letters.written,
         )
 
 
