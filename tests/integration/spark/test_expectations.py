@@ -10,7 +10,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.integration.spark.pipeline_support import committed, forget_last_commit, ids, make_topics, send_orders
 from tidelog.client.retry.headers import decode
-from tidelog.spark.pipeline import DeadLetters, Pipeline, each_batch, expect, pack_json, parse_json, topic
+from tidelog.spark.pipeline import (
+    DeadLetters,
+    Pipeline,
+    RetryLadder,
+    each_batch,
+    expect,
+    fail_when,
+    pack_json,
+    parse_json,
+    topic,
+)
 from tidelog.spark.pipeline.definition.expectations import RuleCount
 from tidelog.spark.pipeline.running.restarts import RestartPolicy
 from tidelog.spark.pipeline.running.run import start
@@ -127,6 +137,24 @@ def test_a_batch_with_too_many_failing_rows_is_not_written(spark: SparkSession, 
     forget_last_commit(tmp_path / "checkpoint")
     run(free, spark, servers)
     assert written() == ([*first[0], 3], [*first[1], 1, 2])
+
+
+@pytest.mark.long
+def test_a_row_that_is_tried_again_is_counted_again_and_no_other(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    servers = broker.bootstrap_servers
+    make_topics(servers, again=1, again_out=1)
+    send_orders(servers, "again", range(5), keys=3)
+    pipeline = Pipeline(
+        "again", source=topic("again"), sink=topic("again.out"), checkpoint=str(tmp_path / "checkpoint"),
+        steps=[parse_json("id long"), expect("id >= 3", name="rule"), fail_when("id = 1", "never"), pack_json("id")],
+        on_failure=RetryLadder(delays=["0s"], attempts=2), trigger="0s",
+    )  # fmt: skip
+    counts = [run(pipeline, spark, servers).rules.get("rule", RuleCount()) for _ in range(2)]
+    assert counts == [RuleCount(5, 3), RuleCount(1, 1)]
+    assert ids(committed(servers, "again.dlq")) == [1]
+    assert ids(committed(servers, "again.out")) == [0, 2, 3, 4]
 
 
 @pytest.mark.long
