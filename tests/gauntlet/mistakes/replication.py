@@ -154,9 +154,9 @@ MISTAKES: Final = (
     mistake(
         "a broker obeys a LeaderAndIsr of a former leader epoch",
         "replication",
-        f"{_ROLES}:_check",
-        "if state.leader_epoch <= partition.leader_epoch:",
-        "if False:",
+        f"{_ROLES}:RoleChanges._become",
+        "state.leader_epoch <= partition.leader_epoch",
+        "False",
         (f"{_PARTITION}.become_leader", "if state.partition_epoch < replica_set.partition_epoch:", "if False:"),
         (f"{_PARTITION}.become_follower", "if state.partition_epoch < self.replica_set.partition_epoch:", "if False:"),
     ),

@@ -432,8 +432,10 @@ class QuorumMember:
         producer: ProducerEpoch,
         partitions: Collection[PartitionKey],
         respond: Callable[[dict[PartitionKey, ErrorCode]], None],
+        *,
+        adds: bool = False,
     ) -> None:
-        self._transactions.verify(broker_id, transactional_id, producer, partitions, respond)
+        self._transactions.verify(broker_id, transactional_id, producer, partitions, respond, adds=adds)
 
     # --- coordinators on other brokers ---
 
