@@ -61,8 +61,8 @@ OF_LATER_VERSIONS: Final = (
     *("group.share.", "group.streams.", "share.coordinator.", "errors.deadletterqueue."),
     "add.partitions.to.txn.retry.",
 )
-"""Share groups (KIP-932), their dead letters (KIP-1191), streams groups (KIP-1071) and transactions of version 2: Kafka 3.9
-documents none of them under these names."""
+"""Share groups (KIP-932), their dead letters (KIP-1191), streams groups (KIP-1071) and transactions of version 2: Kafka
+3.9 documents none of them under these names."""
 
 
 def is_absent(level: str, name: str) -> bool:
