@@ -57,8 +57,8 @@ def pair_fields(cls: type[Declared], kio_cls: Any, version: int) -> list[tuple[s
 
 def _plain(name: str) -> str:
     # A name that Python uses has an underscore after it in kio. Kafka 4.4 calls a field legacy whose place another one
-    # takes in the next version.
-    return name.removesuffix("_ms").removesuffix("_legacy").removesuffix("_")
+    # takes in the next version, and TxnOffsetCommit's generation id a member epoch, too.
+    return name.removesuffix("_ms").removesuffix("_legacy").removesuffix("_").removesuffix("_or_member_epoch")
 
 
 def restrictions(cls: type[Message], kio_cls: Any, version: int) -> Restrict:
