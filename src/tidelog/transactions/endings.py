@@ -92,8 +92,12 @@ def end(
 
 
 def _is_repeated(current: Transaction, producer: ProducerEpoch) -> bool:
-    """Whether the end of `current` was asked for with these, and bumped the epoch."""
-    if current.state in (_S.ONGOING, _S.EMPTY):
+    """Whether the end of `current` was asked for with these, and bumped the epoch.
+
+    An end by the older protocol bumped none: there an epoch less than the current one is that of a producer that was
+    replaced, whose transaction was aborted, whatever became of its successor's. Kafka 4.3 does not tell these apart.
+    """
+    if current.protocol < EPOCH_BUMPS_FROM or current.state in (_S.ONGOING, _S.EMPTY):
         return False
     if current.producer_epoch == 0 and not current.state.is_prepared:
         return producer == (current.last_producer_id, EPOCH_MAX - 1)

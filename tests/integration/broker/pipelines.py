@@ -157,6 +157,10 @@ _IN_STRUCTS: Final[Mapping[tuple[str, str], Any]] = {
     ("InitProducerIdRequest", "producer_id"): -1,
     ("InitProducerIdRequest", "producer_epoch"): -1,
     ("DescribeTopicPartitionsRequest", "cursor"): None,
+    # A topic of a streams group's topology has a number of partitions.
+    ("TopicInfo", "partitions"): 0,
+    # Brokers: topics and groups are also those of the other side.
+    ("ListConfigResourcesRequest", "resource_types"): (4,),
 }
 
 
