@@ -233,7 +233,7 @@ class DeadLetters:
         if leader_id < 0:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic.name}-{index} has no leader")
         if leader_id != self._broker_id:
-            await self._append_elsewhere(leader_id, topic.name, index, records)
+            await self._append_elsewhere(leader_id, topic, index, records)
             return
         done: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
@@ -247,14 +247,14 @@ class DeadLetters:
         self._parts.wake()
         _check(await done)
 
-    async def _append_elsewhere(self, leader_id: int, name: str, index: int, records: bytes) -> None:
+    async def _append_elsewhere(self, leader_id: int, topic: TopicImage, index: int, records: bytes) -> None:
         from tidelog.wire.messages import produce as messages
 
         entry = messages.PartitionProduceData(index=index, records=records)
         request = messages.ProduceRequest(
             acks=-1,
             timeout_ms=_TIMEOUT_MS,
-            topic_data=[messages.TopicProduceData(name=name, partition_data=[entry])],
+            topic_data=[messages.TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=[entry])],
         )
         response: Any = await self._topology.ask(leader_id, request)
         answer = response.responses[0].partition_responses[0]

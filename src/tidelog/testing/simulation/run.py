@@ -73,7 +73,8 @@ _SETTINGS_OF: Final = {
 
 
 _OLDER_EVERY: Final = 3
-"""Every third seed has a cluster in which no feature was raised, and so the older protocol of transactions."""
+"""Every third seed without share groups has a cluster in which no feature was raised, and so the older protocol of
+transactions."""
 
 
 @dataclass
@@ -161,7 +162,7 @@ def run_seed(
 def _simulate(report: Report, swarm: Swarm, brokers: int) -> None:
     settings = swarm.settings
     with ExitStack() as undo:
-        if report.seed % _OLDER_EVERY == _OLDER_EVERY - 1:
+        if report.seed % _OLDER_EVERY == _OLDER_EVERY - 1 and not swarm.has_shares:
             undo.enter_context(replaced(server, "finalise_all", _finalise_nothing))
         if swarm.has_delayed:
             undo.enter_context(soon_settled())
