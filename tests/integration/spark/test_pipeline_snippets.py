@@ -20,11 +20,12 @@ from tidelog.spark.pipeline.running.rehearsal import plan_problems
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(300)]
 
 RUN = {
+    "A topic as a table",
     "From Avro to Iceberg",
     "Schemas",
     "Tables that change",
 }
-"""They need a registry or files, which `test_first_pipeline` and `test_pipeline_docs` have."""
+"""They need a registry, files or a table, which `test_first_pipeline`, `test_pipeline_docs` and `test_table_command` have."""
 
 PYTHON = [block for page in PAGES for block in blocks(page) if block.language == "python"]
 PRELUDE = """
