@@ -25,7 +25,8 @@ RUN = {
     "Schemas",
     "Tables that change",
 }
-"""They need a registry, files or a table, which `test_first_pipeline`, `test_pipeline_docs` and `test_table_command` have."""
+"""They need a registry, files or a table, which `test_first_pipeline`, `test_pipeline_docs` and `test_table_command`
+have."""
 
 PYTHON = [block for page in PAGES for block in blocks(page) if block.language == "python"]
 PRELUDE = """
