@@ -364,12 +364,23 @@ def _of_tokens_and_users() -> Iterator[Any]:
 
 _VERSIONS: Final = {
     "AddPartitionsToTxnRequest": 3,
+    "AlterPartitionReassignmentsRequest": 0,
+    "ConsumerGroupDescribeRequest": 0,
+    "ConsumerGroupHeartbeatRequest": 0,
+    "DeleteGroupsRequest": 2,
+    "DescribeClusterRequest": 1,
     "DescribeGroupsRequest": 5,
+    "DescribeLogDirsRequest": 4,
+    "EndTxnRequest": 4,
+    "FetchRequest": 17,
+    "ListOffsetsRequest": 8,
+    "ListTransactionsRequest": 1,
+    "MetadataRequest": 12,
     "OffsetCommitRequest": 9,
     "OffsetFetchRequest": 9,
     "ProduceRequest": 11,
-    "EndTxnRequest": 4,
     "TxnOffsetCommitRequest": 4,
+    "UpdateFeaturesRequest": 1,
     "WriteTxnMarkersRequest": 1,
 }
 """Newer versions are for brokers, or Kafka 3.9 does not have them."""
