@@ -47,6 +47,10 @@ OTHER_BROKER_SETTINGS: Final = {
     "listener.security.protocol.map",
     # Defaults of our own.
     *("log.dir", "group.coordinator.rebalance.protocols"),
+    # What Kafka 4.4 has for share groups, which Kafka 3.9 only tries out.
+    *("group.share.partition.max.record.locks", "group.share.max.size"),
+    # Ours is for members of a KRaft cluster; Kafka 3.9 shows `broker.id` under this name as well.
+    "node.id",
 }
 
 Answer = tuple[Any, ...]
