@@ -35,7 +35,9 @@ REQUESTS: Final[Mapping[int, Any]] = {
     for each in vars(import_module(f"{messages.__name__}.{module.name}")).values()
     if isinstance(each, type) and each.__name__.endswith("Request") and hasattr(each, "api_key")
 }
-UNKNOWN_KEYS: Final = (-1, 93, 999, 32767)
+UNKNOWN_KEYS: Final = (-1, 95, 999, 32767)
+NEWER: Final = {"API_VERSIONS v5"}
+"""Versions that Kafka 3.9 does not have."""
 BEYOND: Final = 2
 """So many versions after the newest are tried too."""
 GRACE_S: Final = 0.3
@@ -119,7 +121,7 @@ def fates(port: int, *, with_handshake: bool) -> dict[str, Fate]:
 def test_before_the_handshake_every_api_has_the_fate_it_has_with_kafka(ports: dict[str, int]) -> None:
     theirs, ours = (fates(ports[name], with_handshake=False) for name in ("kafka", "ours"))
     assert len(theirs) > 400
-    assert {name: (ours[name], theirs[name]) for name in theirs if ours[name] != theirs[name]} == {}
+    assert {name: (ours[name], theirs[name]) for name in theirs.keys() - NEWER if ours[name] != theirs[name]} == {}
     answered = {name.split()[0] for name, fate in ours.items() if fate.answer}
     assert answered == {"API_VERSIONS", "SASL_HANDSHAKE"}
 
