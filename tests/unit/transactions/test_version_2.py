@@ -183,6 +183,19 @@ def test_a_producer_may_change_its_protocol_between_transactions(world: World) -
     assert world.transaction().producer == following
 
 
+def test_a_producer_that_was_replaced_is_not_told_its_successors_commit_is_its_own(world: World) -> None:
+    """The successor ends by the older protocol, whose ends bump no epoch: the one before is the fenced producer's."""
+    replaced = world.init()
+    successor = world.init()
+    assert isinstance(replaced, ProducerEpoch)
+    assert successor == replaced._replace(producer_epoch=replaced.producer_epoch + 1)
+    assert world.add(successor, A) is ErrorCode.NONE
+    assert world.end(successor) is ErrorCode.NONE
+    assert world.end_and_bump(replaced) is ErrorCode.PRODUCER_FENCED
+    world.write_markers()
+    assert world.end_and_bump(replaced) is ErrorCode.PRODUCER_FENCED
+
+
 def test_records_have_the_older_form_until_the_feature_is_raised(world: World) -> None:
     world.level = 0
     world.end_and_bump(begun(world))
