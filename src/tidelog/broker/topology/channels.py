@@ -17,6 +17,7 @@ from typing import Final
 from tidelog.client.aio.connection import BrokerConnection, Connector
 from tidelog.client.errors import ClientError
 from tidelog.metadata.tree import Endpoint
+from tidelog.wire.errors import ApiError, ErrorCode
 from tidelog.wire.schema import Message
 
 Resolve = Callable[[int], Endpoint | None]
@@ -72,6 +73,16 @@ class BrokerChannels:
             return await connection.send(request, response_class(type(request)), timeout_ms=timeout_ms)
         except ClientError as error:
             raise BrokerUnreachable(broker_id, str(error)) from error
+
+    async def ask(self, broker_id: int, request: Message) -> Message:
+        """What a coordinator on another broker answers. Raises ApiError where there is no answer.
+
+        On a connection of its own: replies come in order, and others may wait for long.
+        """
+        try:
+            return await self.send(broker_id, request, purpose=type(request).__name__)
+        except BrokerUnreachable as error:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 
     def disconnect(self, broker_id: int, purpose: str | None = None) -> None:
         """Close the connections to a broker (those of one purpose); their open requests fail."""

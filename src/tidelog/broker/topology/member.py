@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.configuration.settings import registration_of
 from tidelog.broker.runtime.deadlines import within
-from tidelog.broker.topology.channels import BrokerChannels, BrokerUnreachable
+from tidelog.broker.topology.channels import BrokerChannels
 from tidelog.broker.topology.cluster_topics import ClusterTopics
 from tidelog.broker.topology.control_channel import ControlChannels
 from tidelog.broker.topology.controlled_shutdown import hand_leaderships_over
@@ -423,11 +423,7 @@ class ClusterMember:
     # --- coordinators on other brokers ---
 
     async def ask(self, broker_id: int, request: Message) -> Message:
-        """On a connection of its own: replies come in order, and others may wait for long."""
-        try:
-            return await self.channels.send(broker_id, request, purpose=type(request).__name__)
-        except BrokerUnreachable as error:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        return await self.channels.ask(broker_id, request)
 
     def quorum_features(self) -> Mapping[str, QuorumFeature]:
         """None: there is no quorum."""

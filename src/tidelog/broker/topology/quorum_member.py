@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from tidelog.broker.configuration.settings import registration_of
-from tidelog.broker.topology.channels import BrokerChannels, BrokerUnreachable
+from tidelog.broker.topology.channels import BrokerChannels
 from tidelog.broker.topology.controller_client import allocate_producer_ids
 from tidelog.broker.topology.internal_topics import NO_OVERRIDES, AutomaticTopic, automatic_topic
 from tidelog.broker.topology.isr_changes import IsrChanges
@@ -440,11 +440,7 @@ class QuorumMember:
     # --- coordinators on other brokers ---
 
     async def ask(self, broker_id: int, request: Message) -> Message:
-        """On a connection of its own: replies come in order, and others may wait for long."""
-        try:
-            return await self.channels.send(broker_id, request, purpose=type(request).__name__)
-        except BrokerUnreachable as error:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        return await self.channels.ask(broker_id, request)
 
     def quorum_features(self) -> Mapping[str, QuorumFeature]:
         levels = self._link.state.features
