@@ -131,4 +131,11 @@ MISTAKES: Final = (
         "    if False:\n",
         (f"{_SHARD}._timeout_search", "if self._is_timeout_search_set:", "if self._ongoing:"),
     ),
+    mistake(
+        "a producer that was replaced is told its successor's commit is its own",
+        "transactions",
+        "tidelog.transactions.endings:_is_repeated",
+        "current.protocol < EPOCH_BUMPS_FROM or current.state in",
+        "current.state in",
+    ),
 )
